@@ -42,6 +42,14 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     return _wrapped(f'"""{summary}', tail)
 
 
+def of_nn(op: Op, name: str, parameters: Sequence[str]) -> list[str]:
+    """Return the docstring's lines of a function of gt.nn.functional."""
+    summary, _, more = op.doc.partition("\n")
+    tail = [*_arguments([op], parameters), f"Matches torch.nn.functional.{name}."]
+    tail += ["", *more.strip().split("\n")] if more.strip() else []
+    return _wrapped(f'"""{"In place: " * name.endswith("_")}{summary}', ["Args:", *tail])
+
+
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
     head = textwrap.wrap(summary, SUMMARY)
     tail = [part for line in tail for part in _broken(line)]
@@ -74,6 +82,8 @@ def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
             text = "bool"
         elif not uses or name == "out":
             continue
+        elif name == "reduction" and default.startswith("'"):
+            text = '"none", "mean" or "sum"'
         elif uses[0][1].type.base == "Tensor" and len(uses) == len(ops):
             text = _operand(*uses[0])
         else:

@@ -25,11 +25,13 @@ from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import checked_outs as _checked_outs
 from ...core.arguments import element_type as _element_type
+from ...core.arguments import flag as _flag
 from ...core.arguments import coerced as _coerced
 from ...core.arguments import coerced_either as _coerced_either
 from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import number as _number
+from ...core.arguments import reduction as _reduction
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -37,6 +39,7 @@ from ...core.dtype import int64 as _long
 from ...core.memory_format import contiguous_format as _contiguous_format
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
+from ...dispatch.refusal import declares as _declares
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state"""
 
@@ -92,6 +95,7 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
     used = {name for text in [*generated, *_texts()] for name in _USE.findall(text)}
     in_formulas = set().union(*map(names_of_formulas, model.ops))
     used |= {op.identifier for op in model.ops if not op.is_public} & in_formulas
+    used |= set().union(*[op.called_by_nn for op in model.ops])
     unknown = sorted(used - {op.identifier for op in model.ops})
     if unknown:
         raise LookupError(f"no operator of {paths.YAML.name} has the call {', '.join(unknown)}")
@@ -119,6 +123,7 @@ def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
         blocks += [
             emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
         ]
+        blocks += [face for op in ops if op.base == base for face in emit_functions.faces(op)]
         parts.append(joined(_spaced(blocks)))
     return module(FAMILY_DOC.format(family=family), *pruned(parts))
 
@@ -144,6 +149,7 @@ def _index(model: Model, used: set[str]) -> str:
         "CALLS": [(op.family, op.identifier) for op in model.ops if op.identifier in used],
         "OPERATORS": [(op.family, op.name) for op in model.ops],
     }
+    named["NN"] = [(op.family, name) for op in model.ops for name, _ in op.nn]
     named["EXPORTS"] = exports()
     parts = [f'{name} = _read("""\n{_listed(found)}\n""")' for name, found in named.items()]
     parts += ["MODULES: dict[str, dict[str, str]] = {", *indent(_modules(model)), "}"]

@@ -53,6 +53,59 @@ def _alias(model: Model, base: str) -> list[str]:
     return [f"Tensor_{base} = {base}"] if same and signature(function) == signature(method) else []
 
 
+def faces(op: Op) -> list[list[str]]:
+    """Return the functions of gt.nn.functional in the row's `nn`. A function declares the types of
+    its parameters if some are not numbers or words, or have another type than in the schema."""
+    found = []
+    own = op.nn_types
+    for name, taken in op.nn:
+        parameters = [next(iter(own)), *taken]
+        values = {item: value for item, _, value in (text.partition("=") for text in parameters)}
+        given = [_nn_argument(name, item, own[item], values) for item in own if item in values]
+        writes, body = (
+            wrap(f"return call_{called}(", given, ")") for called in (f"{op.base}_", op.identifier)
+        )
+        if "inplace" in values:
+            test = f'if inplace is not False and _flag("{name}", "inplace", inplace):'
+            body = [test, *indent(writes), *body]
+        body = writes if name.endswith("_") else body
+        types = {item: nn_type(item, own.get(item), value) for item, value in values.items()}
+        decorator: list[Any] = []
+        if any("Tensor" in text or "[]" in text for text in list(types.values())[1:]):
+            declared = [f'{item}="{text}"' for item, text in types.items()]
+            decorator = wrap("@_declares(", [f'"{name}"', *declared], ")")
+        else:
+            body = _refused(op.base, f"nn_{name}", body)
+        lines = [*docstring.of_nn(op, name, parameters), *body]
+        head = wrap(f"def nn_{name}(", parameters, "):")
+        found.append(input_for_self([*decorator, *head, *indent(lines)]))
+    return found
+
+
+def nn_type(name: str, kind: Any, default: str) -> str:
+    """Return the type of a parameter of a function of gt.nn.functional, as `declares` takes it."""
+    if name == "reduction":
+        return "str"
+    if kind is None:
+        return "bool" if default in ("True", "False") else "bool?"
+    plain, end = kind.required, "?" if default == "None" else ""
+    base: str = plain.base.replace("SymInt", "int")
+    if plain.is_list:
+        return f"{base}{end}|{base}[]{end}" if plain.size else f"{base}[]{end}"
+    return base + end
+
+
+def _nn_argument(function: str, name: str, kind: Any, given: Mapping[str, str]) -> str:
+    """Return the operator's argument for a parameter of a function of gt.nn.functional."""
+    if name == "reduction":
+        old = [item for item in ("size_average", "reduce") if item in given]
+        return f'_reduction("{function}", {", ".join([name, *old])})'
+    if name == "training":
+        return f'_flag("{function}", "training", training)'
+    is_list = kind.is_list and given[name] == "None"
+    return f"() if {name} is None else {name}" if is_list else name
+
+
 # --- one public name ----------------------------------------------------------------------------
 
 

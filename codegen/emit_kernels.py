@@ -10,7 +10,7 @@ import re
 
 from . import check_kernels, emit_nodes, paths
 from .model import AUTOCAST_DEVICES, DEVICES, NAMESPACE, Model, Op
-from .text import imported, imports, indent, joined, module, wrap
+from .text import WIDTH, imported, imports, indent, joined, module, wrap
 
 # Imports that a module may need.
 IMPORTED = (
@@ -33,6 +33,7 @@ def kernels(model: Model, family: str) -> str:
     found = emit_nodes.nodes(model, family)
     rows = [line for op in model.ops if op.family == family for line in _row(op, names)]
     classes = [joined(lines) for lines in found.classes]
+    composed = [joined(_composed(op)) for op in model.ops if op.family == family and op.composition]
     written = "\n".join([*rows, *classes])
     used = set(re.findall(r"\w+", written))
     homes = check_kernels.formulas(found.formulas)
@@ -40,13 +41,21 @@ def kernels(model: Model, family: str) -> str:
     lines += [*imports(IMPORTED, written), imported("...makers.rows", sorted(used & ROWS))]
     home, _, name = paths.dotted(paths.native(family)).rpartition(".")
     lines += [f"from ...{home} import {name} as native"] if "native" in used else []
+    lines += ["from .. import calls"] if composed else []
     is_apart = any(op.namespace != NAMESPACE for op in model.ops)
     home = f"..families import {family}" if is_apart else ".. import operators"
     lines.append(f"from {home} as _ops")
     install = joined(["def install() -> None:", *indent(rows)])
     where = paths.native(family).relative_to(paths.PACKAGE).as_posix()
     doc = f"Registrations of the operators of {where}, and their derivatives."
-    return module(doc, joined(lines), install, *classes)
+    return module(doc, joined(lines), *composed, install, *classes)
+
+
+def _composed(op: Op) -> list[str]:
+    """Return the kernel that an expression in `dispatch` describes."""
+    returned = emit_nodes.line("return ", op.composition, "", WIDTH - 4)
+    head = wrap(f"def _{op.identifier}(", ["key_set", *op.parameters], "):")
+    return [*head, *indent(returned)]
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -87,7 +96,7 @@ def _kernel(op: Op, name: str) -> str:
     """Return the kernel as an expression: a function of native/<family>.py, or a kernel derived
     from another operator's."""
     if not op.follows:
-        return f"native.{name}"
+        return f"_{op.identifier}" if name == op.composition else f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
         return f"native.{op.identifier}"
     return f"_forms.{name}({', '.join(_followed(op))})"

@@ -166,7 +166,7 @@ class _Formula:
             if len(head + text + tail) <= WIDTH - margin:
                 break
         first = [f"{name} = {code}" for name, code in where.items() if name not in inlined]
-        return [*first, *_line(head, text, tail, WIDTH - margin)]
+        return [*first, *line(head, text, tail, WIDTH - margin)]
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
@@ -321,7 +321,7 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
     return [*lines, f"return {', '.join(results)}"]
 
 
-def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
+def line(head: str, expression: str, tail: str, room: int) -> list[str]:
     """Return the line. A call that is too long is broken at its arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):

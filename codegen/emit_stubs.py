@@ -85,6 +85,24 @@ def functions(model: Model, module: str = "") -> str:
     return _stub(model, [*imports, *lines], defines_results=not module)
 
 
+def nn(model: Model) -> str:
+    """Return stubs of the functions of gt.nn.functional that rows list."""
+    lines: list[str] = []
+    for op in model.ops:
+        types = op.nn_types
+        first, *_ = types
+        for name, taken in op.nn:
+            items = [f"{'input' if first == 'self' else first}: Tensor"]
+            for item in taken:
+                own, _, value = item.partition("=")
+                kind = _type(types[own]) if own in types and own != "reduction" else "bool"
+                kind = "str" if own == "reduction" else kind
+                kind += " | None" if value == "None" and "None" not in kind else ""
+                items.append(f"{own}: {kind}{f' = {value}' if value else ''}")
+            lines += wrap(f"def {name}(", items, f") -> {_result(op)}: ...")
+    return _stub(model, lines)
+
+
 def methods(model: Model) -> str:
     lines = ["class GeneratedMethods:"]
     for name in sorted({*model.bases("method"), *model.bases("property")}):

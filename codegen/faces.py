@@ -33,5 +33,6 @@ FILES = {
     "functions.py": module(
         f"Public functions, `gt.add(...)`, {_WHEN}", _LAZY.format(names="functions")
     ),
+    "nn.py": module(f"Functions of gt.nn.functional, {_WHEN}", _LAZY.format(names="nn")),
     "methods.py": module(f"Tensor's operators, {_WHEN}", _METHODS),
 }

@@ -38,6 +38,7 @@ def files(model: Model) -> dict[Path, str]:
         **emit_families.families(model, used),
         paths.GENERATED / "functions.pyi": emit_stubs.functions(model),
         **{paths.GENERATED / f"{name}.pyi": emit_stubs.functions(model, name) for name in MODULES},
+        paths.GENERATED / "nn.pyi": emit_stubs.nn(model),
         paths.GENERATED / "methods.pyi": emit_stubs.methods(model),
         paths.GENERATED / "calls.pyi": emit_stubs.calls(model, used),
         paths.GENERATED / "operators.pyi": emit_stubs.operators(model, named),

@@ -18,10 +18,12 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "node", "number_nodes", "replay",
-    "activation", "autocast", "numbers", "python", "reads", "short", "shortcut", "signature",
-    "doc", "python_module", "scalars", "aliases", "batch",
+    "factory", "loop", "dtypes", "derivatives", "node", "number_nodes", "replay", "activation",
+    "autocast", "numbers", "python", "reads", "short", "shortcut", "signature", "doc",
+    "python_module", "scalars", "aliases", "batch", "nn",
 )  # fmt: skip
+# Parameters of functions of gt.nn.functional that no operator has.
+_OF_NN = {"inplace", "reduce", "return_indices", "size_average", "training"}
 VARIANTS = ("function", "method", "property", "inplace")
 
 
@@ -267,6 +269,7 @@ class _Entry:
             replay=not self.flag("replay", {"False": True, "True": False}),
             activation=self.word("activation") if "activation" in self.nodes else "",
             batch=self.text("batch") if "batch" in self.nodes else "",
+            nn=self.nn(schema),
         )
         for field in ("node", "number_nodes", "replay", "activation"):
             if field in self.nodes and not op.derivatives:
@@ -278,6 +281,21 @@ class _Entry:
                 f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"]
             )
         return op
+
+    def nn(self, schema: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        node = self.nodes.get("nn")
+        if node is None:
+            return ()
+        found, known = [], {argument.name for argument in schema.arguments} | _OF_NN
+        for text in self.words("nn") if isinstance(node, yaml.SequenceNode) else (self.text("nn"),):
+            name, _, rest = text.removesuffix(")").partition("(")
+            taken = tuple(rest.split(", ")) if rest else ()
+            if not name.isidentifier() or not {t.partition("=")[0] for t in taken} <= known:
+                raise self.error(
+                    f"'nn' must hold NAME(parameters after input) (got {text!r})", node
+                )
+            found.append((name, taken))
+        return tuple(found)
 
     def schema(self) -> Any:
         return self.parsed(self.nodes["func"])
@@ -326,10 +344,18 @@ class _Entry:
                     raise self.error(f"unknown dispatch key '{key}'{_suggest(key, known)}", value)
                 if key in found:
                     raise self.error(f"dispatch key '{key}' is given twice", value)
-                found[key] = self.scalar(value, f"dispatch.{key}")
+                found[key] = self.kernel(key, value)
         if sum(key in model.COMPOSITE for key in found) > 1:
             raise self.error("'dispatch' must have at most one composite key", node)
         return found
+
+    def kernel(self, key: str, node: yaml.Node) -> str:
+        """Return the name of a kernel in native/, or the expression that a composite returns."""
+        text = self.scalar(node, f"dispatch.{key}")
+        if not text.isidentifier() and (key not in model.COMPOSITE or not _is_call(text)):
+            rule = "must be a name in native/, or at a composite key a call of an operator"
+            raise self.error(f"'dispatch.{key}' {rule} (got '{text}')", node)
+        return text
 
     def derivatives(self, schema: Any) -> dict[str, str]:
         node = self.nodes.get("derivatives")
@@ -495,6 +521,14 @@ class _Entry:
 
     def flag(self, field: str, values: dict[str, bool]) -> bool:
         return values[self.choice(field, tuple(values))] if field in self.nodes else True
+
+
+def _is_call(text: str) -> bool:
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return False
+    return isinstance(tree.value if isinstance(tree, ast.Subscript) else tree, ast.Call)
 
 
 def _suggest(word: str, choices: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ MASK = "grad_input_mask"
 # Word in place of a kernel's name: the operator only calls the operator named after this word.
 FORWARD = "forward"
 
-# Autocast policies, and the device types that a row may name.
+# Autocast policies, and the dispatch keys of device types that a row may name.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
 AUTOCAST_POLICIES = {
     "lower_precision_fp": "cast to the block's dtype",
@@ -54,7 +54,7 @@ AUTOCAST_POLICIES = {
     "promote": "cast to the widest among them",
     "banned": "refused: it would lose too many digits",
 }
-AUTOCAST_DEVICES = ("CPU", "CUDA")
+AUTOCAST_DEVICES: tuple[str, ...] = load_module("core.device").AUTOCAST_DEVICES
 # Properties of an operand that an operator may read without reading its elements.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first,
@@ -95,7 +95,8 @@ class Op:
     source: the entry whose `autogen` names this overload. follows: the identifier of the operator
     whose results this overload copies or returns, by structured/forms.py. scalars: schemas of
     overloads that take numbers in place of `numbers`; each calls the form of its kind. aliases:
-    further names of all forms. alias_of: the name of which this overload's name is an alias.
+    further names of all forms. alias_of: the name of which this overload's name is an alias. nn:
+    the functions of gt.nn.functional that call the operator, as (name, parameters after input).
     """
 
     schema: FunctionSchema
@@ -129,6 +130,7 @@ class Op:
     scalars: tuple[FunctionSchema, ...] = ()
     aliases: tuple[str, ...] = ()
     alias_of: str = ""
+    nn: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def name(self) -> str:
@@ -313,7 +315,29 @@ class Op:
         """The names that native/<family>.py must define, because `dispatch` refers to them."""
         if self.follows:
             return []
-        return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
+        names = dict.fromkeys((self.dispatch or {}).values())
+        return [name for name in names if name != self.composition]
+
+    @property
+    def nn_types(self) -> dict[str, Any]:
+        """The arguments' types, by the names that gt.nn.functional gives to the arguments."""
+        names = [parameter(a.name) for a in self.arguments]
+        names = ["training" if name == "train" else name for name in names]
+        return dict(zip(names, [a.type for a in self.arguments]))
+
+    @property
+    def called_by_nn(self) -> set[str]:
+        """The overloads that the functions in `nn` call."""
+        found = {self.identifier} if any(name[-1] != "_" for name, _ in self.nn) else set[str]()
+        writes = [name for name, taken in self.nn if name[-1] == "_" or "inplace=False" in taken]
+        return found | ({f"{self.base}_"} if writes else set())
+
+    @property
+    def composition(self) -> str:
+        """The expression in `dispatch` that a composite kernel returns; "" if native/ has the
+        kernel."""
+        found = [text for text in (self.dispatch or {}).values() if "(" in text]
+        return found[0] if found else ""
 
 
 @dataclass(frozen=True)

@@ -412,6 +412,7 @@ WRITES = {
     "where": lambda r: gt.where(gt.ones(3) > 0, gt.ones(3), 1, out=r),
     "mm": lambda r: gt.mm(gt.ones(3, 1), gt.ones(1, 1), out=r.view(3, 1)),
     "relu_": lambda r: gt.nn.functional.relu(r, inplace=True), "mul_": lambda r: r[:2].mul_(2),
+    "elu_": lambda r: gt.nn.functional.elu_(r), "silu_": lambda r: gt.nn.functional.silu(r, True),
     "sub_": lambda r: gt.ops.aten.sub_.Tensor(r, 1), "div_": lambda r: r.__itruediv__(2),
 }  # fmt: skip
 
@@ -423,6 +424,18 @@ def test_memory_that_may_not_be_written(op: str) -> None:
         WRITES[op](r)
     assert isinstance(caught.value, ValueError) and "During handling" not in str(caught.value)
     assert caught.value.__suppress_context__ and r._version == 0 and r.tolist() == [1.0] * 3
+
+
+def test_functions_of_nn_functional_name_themselves_and_their_input() -> None:
+    from gputensor.nn import functional as F
+
+    for call, said in (
+        (lambda: F.relu(3), "relu: 'input' must be"), (lambda: F.elu_(3), "elu_: 'input' must be"),
+        (lambda: F.dropout2d(3), "dropout2d: 'input' must be"),
+        (lambda: F.dropout2d(gt.ones(2, 2), 2), "dropout2d: 'p' must be"),
+    ):  # fmt: skip
+        with pytest.raises(gt.GpuTensorError, match=f"^{said}"):
+            call()  # type: ignore[no-untyped-call]
 
 
 def test_a_name_that_is_not_there_is_answered_with_a_near_one() -> None:

@@ -126,9 +126,10 @@ unsafe_split_with_sizes complex_view: _conj _neg_view complex conj imag real vie
 empty_like empty_memory_format empty_strided full full_like new_empty new_empty_strided new_full
 new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange_start
 arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
-random_factory: rand dropout: dropout native_dropout native_dropout_backward copy: clone contiguous
-copy_ conversion: _local_scalar_dense _to_copy item to_device to_dtype to_other rearrange:
-channel_shuffle col2im flip im2col roll triangle: diag_embed tril triu pad: _pad_circular
+random_factory: rand dropout: alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout
+feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout native_dropout_backward copy:
+clone contiguous copy_ conversion: _local_scalar_dense _to_copy item to_device to_dtype to_other
+rearrange: channel_shuffle col2im flip im2col roll triangle: diag_embed tril triu pad: _pad_circular
 constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
 reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
 replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
@@ -144,12 +145,12 @@ hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu le
 leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
 relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward
 softshrink softshrink_backward tanh_backward threshold threshold_ unary: _conj_physical abs ceil
-conj_physical cos exp floor log log1p neg reciprocal relu round sigmoid sign sin sqrt tanh special:
-i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor
+conj_physical cos exp floor log log1p neg reciprocal relu relu_ round sigmoid sign sin sqrt tanh
+special: i0 lgamma polygamma special_i0e special_xlog1py xlogy_Tensor comparison: eq_Tensor
 ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where: where_self ternary:
 _larger_backward addcmul clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
 _unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
-_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ scatter_add
 scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
 _embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
 embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
@@ -182,28 +183,29 @@ max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_irfft fft_rfft
 _linalg_check_errors _linalg_det _linalg_slogdet linalg_cholesky_ex linalg_ldl_factor_ex
 linalg_lu_factor_ex linalg_qr lu_unpack solve: _linalg_solve_ex linalg_inv linalg_inv_ex
 linalg_lu_solve linalg_solve_triangular spectrum: _linalg_eigh _linalg_svd linalg_eig
-linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor linalg:
-linalg_cross linalg_matrix_exp argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_backward _cdist_forward _pdist_backward _pdist_forward cdist linalg_vector_norm
-linalg_vector_norm_out norm_Scalar norm_ScalarOpt_dim pairwise_distance calculus: diff
-gradient_scalararray gradient_scalarint gradient_scalarrayarray gradient_scalarrayint
-gradient_tensorarray gradient_tensorarrayint histogram: _histogramdd_bin_edges
-_histogramdd_from_bin_cts _histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins
-histogramdd_int_bins window: stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax
-_softmax _softmax_backward_data log_softmax_int softmax_int loss: _cross_entropy
-_cross_entropy_backward cross_entropy_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
-nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
-multilabel_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss
-_ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy
-binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_loss
-hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
-mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
-soft_margin_loss_backward triplet_margin_loss attention: _attention_backward _attention_with_dropout
-_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-scaled_dot_product_attention recurrent: _rnn_layer _rnn_layer_backward norm: batch_norm group_norm
-instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
-native_group_norm_backward native_layer_norm native_layer_norm_backward
+linalg_eigvalsh linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
+linalg_pinv_atol_rtol_tensor linalg_svdvals linalg: linalg_cross linalg_matrix_exp argreduce:
+aminmax argmax max min scan: cumprod cumsum logcumsumexp moments: cov std_correction
+std_mean_correction var_correction var_mean_correction distance: _cdist_backward _cdist_forward
+_pdist_backward _pdist_forward cdist linalg_vector_norm linalg_vector_norm_out norm_Scalar
+norm_ScalarOpt_dim pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
+gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
+histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
+histogramdd histogramdd_TensorList_bins histogramdd_int_bins window: stft softmax: _log_softmax
+_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
+loss: _cross_entropy _cross_entropy_backward cross_entropy_loss nll_loss2d nll_loss2d_backward
+nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
+multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
+multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
+criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
+cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
+margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
+smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
+_attention_backward _attention_with_dropout _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward scaled_dot_product_attention recurrent:
+_rnn_layer _rnn_layer_backward norm: batch_norm group_norm instance_norm layer_norm
+native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
+native_layer_norm native_layer_norm_backward
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -534,6 +536,14 @@ _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training batch_nor
 instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
 native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
+NN = _read("""
+dropout: alpha_dropout dropout dropout2d feature_alpha_dropout rearrange: fold unfold pad: pad
+activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_
+logsigmoid mish relu6 selu silu softplus softshrink threshold unary: relu sigmoid tanh pool:
+avg_pool1d avg_pool2d avg_pool3d max_pool: max_pool1d_with_indices max_pool2d_with_indices
+max_pool3d_with_indices loss: nll_loss margin: multilabel_margin_loss criterion:
+cosine_embedding_loss hinge_embedding_loss poisson_nll_loss soft_margin_loss norm: layer_norm
+""")
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
 dispatch distributed.: distributed distributions.: distributions fft.: fft func.: func layout.:
@@ -638,7 +648,12 @@ LATER: dict[str, dict[str, str]] = {
     "nn.functional": _read("""
     _generated.functions: adaptive_avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink pairwise_distance
-    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_
+    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn:
+    alpha_dropout avg_pool1d avg_pool2d avg_pool3d celu cosine_embedding_loss dropout dropout2d elu elu_
+    feature_alpha_dropout fold gelu glu hardsigmoid hardswish hardtanh hardtanh_ hinge_embedding_loss
+    layer_norm leaky_relu leaky_relu_ logsigmoid max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices mish multilabel_margin_loss nll_loss pad poisson_nll_loss relu relu6 selu
+    sigmoid silu soft_margin_loss softplus softshrink tanh threshold unfold
     """),
     "nn.parallel": _read("""
     parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel

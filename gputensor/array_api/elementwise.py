@@ -19,16 +19,16 @@ One: TypeAlias = Callable[[Tensor], Tensor]
 Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 
-def _one(name: str, doc: str, operator: str = "") -> One:
-    """Make the standard's function `name` of one tensor. It calls gt's operator `operator`, or the
-    operator called `name`."""
+def one(name: str, doc: str, operator: str = "", module: Any = gt) -> Any:
+    """Make the standard's function `name` of one tensor. It calls the module's operator `operator`,
+    or the operator called `name`."""
     # it is looked up at the first call, because this may load a family
     call: Callable[..., Tensor] | None = None
 
     def function(x: Tensor, /) -> Tensor:
         nonlocal call
         if call is None:
-            call = getattr(gt, operator or name)
+            call = getattr(module, operator or name)
         return call(x)
 
     return _named(name, function, doc)
@@ -54,72 +54,72 @@ def _named(name: str, function: F, doc: str) -> F:
     return function
 
 
-abs: One = _one("abs", "The absolute value; real for complex numbers.")
-acos: One = _one("acos", "The inverse cosine.")
-acosh: One = _one("acosh", "The inverse hyperbolic cosine.")
+abs: One = one("abs", "The absolute value; real for complex numbers.")
+acos: One = one("acos", "The inverse cosine.")
+acosh: One = one("acosh", "The inverse hyperbolic cosine.")
 add: Two = _two("add", "x1 + x2.")
-asin: One = _one("asin", "The inverse sine.")
-asinh: One = _one("asinh", "The inverse hyperbolic sine.")
-atan: One = _one("atan", "The inverse tangent.")
+asin: One = one("asin", "The inverse sine.")
+asinh: One = one("asinh", "The inverse hyperbolic sine.")
+atan: One = one("atan", "The inverse tangent.")
 atan2: Two = _two("atan2", "The angle of the point (x2, x1).")
-atanh: One = _one("atanh", "The inverse hyperbolic tangent.")
+atanh: One = one("atanh", "The inverse hyperbolic tangent.")
 bitwise_and: Two = _two("bitwise_and", "Bitwise and.")
-bitwise_invert: One = _one("bitwise_invert", "Invert each bit; for bools, `not`.", "bitwise_not")
+bitwise_invert: One = one("bitwise_invert", "Invert each bit; for bools, `not`.", "bitwise_not")
 bitwise_left_shift: Two = _two("bitwise_left_shift", "x1 with its bits shifted left by x2.")
 bitwise_or: Two = _two("bitwise_or", "Bitwise or.")
 bitwise_right_shift: Two = _two(
     "bitwise_right_shift", "x1 with its bits shifted right by x2; the sign is kept."
 )
 bitwise_xor: Two = _two("bitwise_xor", "Bitwise exclusive or.")
-ceil: One = _one("ceil", "The smallest integer that is not below the element.")
-conj: One = _one("conj", "The complex conjugate.", "conj_physical")
+ceil: One = one("ceil", "The smallest integer that is not below the element.")
+conj: One = one("conj", "The complex conjugate.", "conj_physical")
 copysign: Two = _two("copysign", "x1 with the sign of x2.")
-cos: One = _one("cos", "The cosine.")
-cosh: One = _one("cosh", "The hyperbolic cosine.")
+cos: One = one("cos", "The cosine.")
+cosh: One = one("cosh", "The hyperbolic cosine.")
 divide: Two = _two("divide", "x1 / x2.")
 equal: Two = _two("equal", "True where x1 == x2.", "eq")
-exp: One = _one("exp", "e to the power of x.")
-expm1: One = _one("expm1", "exp(x) - 1, precise near 0.")
-floor: One = _one("floor", "The largest integer that is not above the element.")
+exp: One = one("exp", "e to the power of x.")
+expm1: One = one("expm1", "exp(x) - 1, precise near 0.")
+floor: One = one("floor", "The largest integer that is not above the element.")
 floor_divide: Two = _two("floor_divide", "The largest integer that is not above x1 / x2.")
 greater: Two = _two("greater", "True where x1 > x2.", "gt")
 greater_equal: Two = _two("greater_equal", "True where x1 >= x2.", "ge")
 hypot: Two = _two("hypot", "sqrt(x1 * x1 + x2 * x2), without overflow of intermediate results.")
-isfinite: One = _one("isfinite", "True where an element is neither infinite nor NaN.")
-isinf: One = _one("isinf", "True where an element is infinite.")
-isnan: One = _one("isnan", "True where an element is NaN.")
+isfinite: One = one("isfinite", "True where an element is neither infinite nor NaN.")
+isinf: One = one("isinf", "True where an element is infinite.")
+isnan: One = one("isnan", "True where an element is NaN.")
 less: Two = _two("less", "True where x1 < x2.", "lt")
 less_equal: Two = _two("less_equal", "True where x1 <= x2.", "le")
-log: One = _one("log", "The natural logarithm.")
-log10: One = _one("log10", "The logarithm of base 10.")
-log1p: One = _one("log1p", "log(1 + x), precise near 0.")
-log2: One = _one("log2", "The logarithm of base 2.")
+log: One = one("log", "The natural logarithm.")
+log10: One = one("log10", "The logarithm of base 10.")
+log1p: One = one("log1p", "log(1 + x), precise near 0.")
+log2: One = one("log2", "The logarithm of base 2.")
 logaddexp: Two = _two(
     "logaddexp", "log(exp(x1) + exp(x2)), without overflow of intermediate results."
 )
 logical_and: Two = _two("logical_and", "True where both operands are true.")
-logical_not: One = _one("logical_not", "True where an element is zero.")
+logical_not: One = one("logical_not", "True where an element is zero.")
 logical_or: Two = _two("logical_or", "True where at least one operand is true.")
 logical_xor: Two = _two("logical_xor", "True where exactly one operand is true.")
 maximum: Two = _two("maximum", "The larger of both; NaN if one is NaN.")
 minimum: Two = _two("minimum", "The smaller of both; NaN if one is NaN.")
 multiply: Two = _two("multiply", "x1 * x2.")
-negative: One = _one("negative", "The negated number.")
+negative: One = one("negative", "The negated number.")
 nextafter: Two = _two("nextafter", "The next number of the dtype after x1 in the direction of x2.")
 not_equal: Two = _two("not_equal", "True where x1 != x2.", "ne")
-positive: One = _one("positive", "The number itself.")
+positive: One = one("positive", "The number itself.")
 pow: Two = _two("pow", "x1 to the power of x2.")
-real: One = _one("real", "The real part.")
-reciprocal: One = _one("reciprocal", "1 / x.")
+real: One = one("real", "The real part.")
+reciprocal: One = one("reciprocal", "1 / x.")
 remainder: Two = _two("remainder", "The remainder of floor_divide; it has the sign of x2.")
-signbit: One = _one("signbit", "True where the sign bit is set, including -0.")
-sin: One = _one("sin", "The sine.")
-sinh: One = _one("sinh", "The hyperbolic sine.")
-sqrt: One = _one("sqrt", "The square root.")
-square: One = _one("square", "x * x.")
+signbit: One = one("signbit", "True where the sign bit is set, including -0.")
+sin: One = one("sin", "The sine.")
+sinh: One = one("sinh", "The hyperbolic sine.")
+sqrt: One = one("sqrt", "The square root.")
+square: One = one("square", "x * x.")
 subtract: Two = _two("subtract", "x1 - x2.")
-tan: One = _one("tan", "The tangent.")
-trunc: One = _one("trunc", "Round towards zero.")
+tan: One = one("tan", "The tangent.")
+trunc: One = one("trunc", "Round towards zero.")
 
 
 def clip(

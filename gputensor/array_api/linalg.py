@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import gputensor as gt
 from gputensor import Tensor, dtype
@@ -13,7 +15,25 @@ from .linear_algebra import (
     matmul as matmul, matrix_transpose as matrix_transpose, tensordot as tensordot,
     vecdot as vecdot,
 )  # fmt: skip
+from .elementwise import One, one
 from .statistical import Axes, sum
+
+Two: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+_made = partial(one, module=gt.linalg)
+det: One = _made("det", "The determinant of each matrix.")
+eig: Two = _made("eig", "The eigenvalues and eigenvectors, both complex, in a named tuple.")
+eigh: Two = _made(
+    "eigh", "The eigenvalues and eigenvectors of Hermitian matrices, in a named tuple."
+)
+eigvals: One = _made("eigvals", "The eigenvalues, as complex numbers.")
+eigvalsh: One = _made("eigvalsh", "The eigenvalues of Hermitian matrices.")
+inv: One = _made("inv", "The inverse of each matrix.")
+slogdet: Two = _made(
+    "slogdet",
+    "The sign of the determinant and the logarithm of its absolute value, in a named tuple.",
+)
+svdvals: One = _made("svdvals", "The singular values, the largest first.")
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
@@ -28,39 +48,9 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     return gt.linalg.cross(first, second, dim=axis)
 
 
-def det(x: Tensor, /) -> Tensor:
-    """The determinant of each matrix."""
-    return gt.linalg.det(x)
-
-
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """A view of a diagonal of each matrix."""
     return gt.diagonal(x, offset, -2, -1)
-
-
-def eig(x: Tensor, /) -> tuple[Tensor, Tensor]:
-    """The eigenvalues and eigenvectors, both complex, in a named tuple."""
-    return gt.linalg.eig(x)
-
-
-def eigh(x: Tensor, /) -> tuple[Tensor, Tensor]:
-    """The eigenvalues and eigenvectors of Hermitian matrices, in a named tuple."""
-    return gt.linalg.eigh(x)
-
-
-def eigvals(x: Tensor, /) -> Tensor:
-    """The eigenvalues, as complex numbers."""
-    return gt.linalg.eigvals(x)
-
-
-def eigvalsh(x: Tensor, /) -> Tensor:
-    """The eigenvalues of Hermitian matrices."""
-    return gt.linalg.eigvalsh(x)
-
-
-def inv(x: Tensor, /) -> Tensor:
-    """The inverse of each matrix."""
-    return gt.linalg.inv(x)
 
 
 def matrix_norm(
@@ -95,11 +85,6 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> tup
     return gt.linalg.qr(x, mode)
 
 
-def slogdet(x: Tensor, /) -> tuple[Tensor, Tensor]:
-    """The sign of the determinant and the logarithm of its absolute value, in a named tuple."""
-    return gt.linalg.slogdet(x)
-
-
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The solution x of x1 @ x = x2, where x2 is one vector or a batch of matrices."""
     first, second = promoted("solve", (x1, x2))
@@ -111,11 +96,6 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The singular value decomposition U, S, Vh, in a named tuple."""
     return gt.linalg.svd(x, full_matrices)
-
-
-def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values, the largest first."""
-    return gt.linalg.svdvals(x)
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: dtype | None = None) -> Tensor:

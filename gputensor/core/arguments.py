@@ -38,6 +38,21 @@ def number(value: Any) -> Any:
     return None
 
 
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def reduction(op: str, reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
+    """Return the number of a reduction of a loss. The other arguments are deprecated in PyTorch and
+    must be left out."""
+    for arg, value in (("size_average", size_average), ("reduce", reduce)):
+        if value is not None:
+            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
+        rule = "be 'none', 'mean' or 'sum'"
+        raise errors.must(op, "reduction", rule, reduction, kind=errors.ArgumentValueError)
+    return REDUCTIONS[reduction]
+
+
 def number_in(value: Any) -> Any:
     """Return `value` if it is a number, or the number in a 0-d tensor; otherwise None.
 

@@ -22,6 +22,8 @@ _ELSEWHERE = {
     "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
     "vulkan", "mps", "hpu", "mtia",
 }  # fmt: skip
+# The dispatch keys of device types for which native_functions.yaml has autocast policies.
+AUTOCAST_DEVICES = ("CPU", "CUDA")
 _ALIASES: dict[str, str] = {}
 # The maximum number of devices of a type, set by the width of c10::DeviceIndex.
 MOST_DEVICES = 128

@@ -44,7 +44,7 @@ lock = threading.RLock()
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
-_METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
+_METHOD, _CALL, _OPERATOR, _NN = "Tensor_", "call_", "op_", "nn_"
 # The module that imports what every call needs. Its name is text, because families.py may not
 # import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
@@ -187,6 +187,10 @@ def _name(module: ModuleType) -> None:
                 value.__name__ = _NAMED.get(plain, plain)
                 value.__qualname__ = f"GeneratedMethods.{plain}"
                 value.__module__ = f"{_GENERATED}.methods"
+            elif name.startswith(_NN):
+                for part in (value, vars(value).get("__wrapped__", value)):
+                    part.__name__ = part.__qualname__ = name.removeprefix(_NN)
+                    part.__module__ = f"{_PACKAGE}.nn.functional"
             elif not name.startswith(_CALL):
                 value.__module__ = f"{_GENERATED}.functions"
         elif isinstance(value, property) and value.fget is not None:
@@ -230,6 +234,11 @@ def lazy_module(module: dict[str, Any]) -> Any:
 def lazy_calls(module: dict[str, Any]) -> Any:
     """Make the module-like object `gputensor._generated.calls`."""
     return _face(module, _CALL, index.CALLS)
+
+
+def lazy_nn(module: dict[str, Any]) -> Any:
+    """Make the module-like object `gputensor._generated.nn`: functions of gt.nn.functional."""
+    return _face(module, _NN, index.NN)
 
 
 def lazy_operators(module: dict[str, Any]) -> Any:

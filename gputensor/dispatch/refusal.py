@@ -74,7 +74,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     if plain := _numbers_of_tensors(op, given):
         return _again(function, {**given, **plain})
     try:
-        _explain(error, op, given)
+        _explain(error, op, given, function)
         raise error
     finally:
         # The error's traceback keeps this frame, so these variables would be a reference cycle.
@@ -154,14 +154,24 @@ def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[s
         raise
 
 
-def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
-    """Raise the error that explains the failure of function `op`. Return if none applies."""
+def _explain(
+    error: Exception, base: str, given: dict[str, Any], function: Callable[..., Any]
+) -> None:
+    """Raise the error that explains the failure of a function, which calls the operator `base`.
+    Return if none applies."""
+    # The name of a function of gt.nn.functional may differ from its operator's. A property has no
+    # module.
+    is_of_nn = getattr(function, "__module__", "").endswith(".nn.functional")
+    op = function.__name__ if is_of_nn else base
     if isinstance(error, errors.GpuTensorError):
         refuse_opaque(error, op, given)
         _name_the_caller(error, op, given)
         return
-    overloads = _overloads(op)
-    for operator in overloads:
+    overloads = _overloads(base)
+    # With inplace=True it calls the in-place form.
+    writers = _overloads(f"{base}_") if is_of_nn else []
+    is_method = base in index.METHODS and not is_of_nn
+    for operator in (*overloads, *writers):
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
         found = {n: given[at] for n, at in names.items() if at is not None}
         refuse_memory(error, op, operator, found)
@@ -175,7 +185,7 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             continue
         if not any(fit(value) for fit in fits):
             # a function that is not a method too has no `self`: the user knows it as `input`
-            shown = place if name == "self" and op not in index.METHODS else name
+            shown = place if name == "self" and not is_method else name
             raise errors.unfit(op, shown, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
     if not isinstance(given.get("requires_grad", False), int):

@@ -26,7 +26,7 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
         for argument in operator.schema.arguments:
             value = given.get(argument.name)
             if argument.is_write and is_read_only(value):
-                raise errors.read_only(op, argument.name, value) from None
+                raise errors.read_only(operator.short_name, argument.name, value) from None
     refuse_opaque(error, op, given)
 
 

@@ -84,6 +84,13 @@ def _check_flag(op: str, async_op: Any) -> None:
         flag(op, "async_op", async_op)
 
 
+def _begun(op: str, arg: str, x: Any, group: Any, async_op: Any) -> tuple[Tensor, ProcessGroup]:
+    """Check these arguments, which all collectives of one tensor have."""
+    _check_flag(op, async_op)
+    found = _tensor(op, arg, x)
+    return found, _group(op, group, found)
+
+
 def _end(work: Work, async_op: bool, results: list[Tensor]) -> Work | None:
     """Return the Work, or wait for it if the call is synchronous. results: the value of the Work's
     future.
@@ -120,9 +127,7 @@ def all_reduce(
             short = _all_reduce_.table.short.get((tensor._geometry, op, place))
             if short is not None and short(tensor) is not None:
                 return None
-    _check_flag("all_reduce", async_op)
-    x = _tensor("all_reduce", "tensor", tensor)
-    where = _group("all_reduce", group, x)
+    x, where = _begun("all_reduce", "tensor", tensor, group, async_op)
     with no_grad():
         operator("all_reduce_")(x, _reduction("all_reduce", op), where.name)
     return _end(taken(x), async_op, [x])
@@ -133,9 +138,7 @@ def broadcast(
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Copy the tensor of rank `src` to the tensors of all ranks."""
-    _check_flag("broadcast", async_op)
-    x = _tensor("broadcast", "tensor", tensor)
-    where = _group("broadcast", group, x)
+    x, where = _begun("broadcast", "tensor", tensor, group, async_op)
     root = _root("broadcast", "src", where, src, group_src)
     if async_op is False:
         short = operator("broadcast_").table.short.get((x._geometry, root, where))
@@ -175,9 +178,7 @@ def all_gather(
 ) -> Work | None:
     """Copy the tensors of all ranks, which have the same shape, to the tensors of a list on each
     rank."""
-    _check_flag("all_gather", async_op)
-    x = _tensor("all_gather", "tensor", tensor)
-    where = _group("all_gather", group, x)
+    x, where = _begun("all_gather", "tensor", tensor, group, async_op)
     outs = _list("all_gather", "tensor_list", tensor_list, x, where)
     for one in outs:
         in_place("all_gather", one, "tensor_list")
@@ -211,9 +212,7 @@ def reduce_scatter(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Reduce lists of tensors over all ranks; rank n gets the n-th result."""
-    _check_flag("reduce_scatter", async_op)
-    out = _tensor("reduce_scatter", "output", output)
-    where = _group("reduce_scatter", group, out)
+    out, where = _begun("reduce_scatter", "output", output, group, async_op)
     with no_grad():
         stacked = calls.stack(_list("reduce_scatter", "input_list", input_list, out, where))
     return reduce_scatter_tensor(out, stacked, op, where, async_op)
@@ -257,20 +256,18 @@ def reduce(
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Reduce a tensor over all ranks, in place on rank `dst`; other ranks keep their tensors."""
-    _check_flag("reduce", async_op)
-    x = _tensor("reduce", "tensor", tensor)
-    where = _group("reduce", group, x)
+    x, where = _begun("reduce", "tensor", tensor, group, async_op)
     root = _root("reduce", "dst", where, dst, group_dst)
     how, is_root = _reduction("reduce", op), where.rank() == root
     if is_root:
         in_place("reduce", x, "tensor")
     made = calls.empty_like(x.detach())
-    source = materialised(x.detach())
-    via, given = carried("reduce", source, made)
+    kept = materialised(x.detach()), made
+    via, (given, into) = carried("reduce", *kept)
     via.reduction("reduce", how, x._geometry.dtype.np)
     what = agree("reduce", where, x, f"{how} dst={root}")
-    into, kept = given[1] if is_root else None, (source, made)
-    work = start_agreed("reduce", where, what, kept, via, "reduce", given[0], into, how, root)
+    args = given, into if is_root else None, how, root
+    work = start_agreed("reduce", where, what, kept, via, "reduce", *args)
     return _end(work._then(copying([x], [made])) if is_root else work, async_op, [x])
 
 
@@ -279,9 +276,7 @@ def gather(
     group: Any = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Copy the tensors of all ranks to a list of tensors on rank `dst`; other ranks pass None."""
-    _check_flag("gather", async_op)
-    x = _tensor("gather", "tensor", tensor)
-    where = _group("gather", group, x)
+    x, where = _begun("gather", "tensor", tensor, group, async_op)
     root = _root("gather", "dst", where, dst, group_dst)
     is_root = where.rank() == root
     outs = _list_of_root("gather", "gather_list", gather_list, x, where, is_root)
@@ -289,11 +284,11 @@ def gather(
         in_place("gather", one, "gather_list")
     shape = (where.size() if is_root else 0, *x.shape)
     made = calls.empty_memory_format(shape, dtype=x.dtype, device=x.device)
-    source = materialised(x.detach())
-    via, given = carried("gather", source, made)
+    kept = materialised(x.detach()), made
+    via, (given, into) = carried("gather", *kept)
+    args = given, into if is_root else None, root
     what = agree("gather", where, x, f"dst={root}")
-    into, kept = given[1] if is_root else None, (source, made)
-    work = start_agreed("gather", where, what, kept, via, "gather", given[0], into, root)
+    work = start_agreed("gather", where, what, kept, via, "gather", *args)
     return _end(work._then(copying(outs, made)), async_op, outs)
 
 
@@ -302,20 +297,18 @@ def scatter(
     group: Any = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Copy the n-th tensor of rank `src`'s list to rank n's tensor; other ranks pass None."""
-    _check_flag("scatter", async_op)
-    x = _tensor("scatter", "tensor", tensor)
-    where = _group("scatter", group, x)
+    x, where = _begun("scatter", "tensor", tensor, group, async_op)
     root = _root("scatter", "src", where, src, group_src)
     is_root = where.rank() == root
     in_place("scatter", x, "tensor")
     parts = _list_of_root("scatter", "scatter_list", scatter_list, x, where, is_root)
     made = calls.empty_like(x.detach())
     with no_grad():
-        source = calls.stack(parts) if is_root else made
-    via, given = carried("scatter", made, source)
+        kept = made, calls.stack(parts) if is_root else made
+    via, (into, given) = carried("scatter", *kept)
+    args = given if is_root else None, into, root
     what = agree("scatter", where, x, f"src={root}")
-    from_here, kept = given[1] if is_root else None, (made, source)
-    work = start_agreed("scatter", where, what, kept, via, "scatter", from_here, given[0], root)
+    work = start_agreed("scatter", where, what, kept, via, "scatter", *args)
     return _end(work._then(copying([x], [made])), async_op, [x])
 
 

@@ -6,6 +6,7 @@ imports it when a program first names the backend.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -58,21 +59,9 @@ class Backend(ArrayBackendEntrypoint):
             return data
         return data.map_blocks(cls.to_backend_dispatch(), **options)
 
-    @staticmethod
-    def ones(*args: Any, **options: Any) -> Any:
-        return _made("ones", *args, **options)
-
-    @staticmethod
-    def zeros(*args: Any, **options: Any) -> Any:
-        return _made("zeros", *args, **options)
-
-    @staticmethod
-    def empty(*args: Any, **options: Any) -> Any:
-        return _made("empty", *args, **options)
-
-    @staticmethod
-    def full(*args: Any, **options: Any) -> Any:
-        return _made("full", *args, **options)
+    ones, zeros, empty, full = [
+        staticmethod(partial(_made, name)) for name in ("ones", "zeros", "empty", "full")
+    ]
 
     @staticmethod
     def arange(*args: Any, like: Any = None, **options: Any) -> Any:

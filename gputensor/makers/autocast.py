@@ -15,6 +15,7 @@ from ..amp.casting import (
     AUTOCAST, cast_any, cast_list, device_of, is_eligible, widest,
 )  # fmt: skip
 from ..core import errors
+from ..core.device import AUTOCAST_DEVICES
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, families
 from ..dispatch.boxing.calling import keys_of_list
@@ -26,10 +27,8 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# Device types for which native_functions.yaml has policies.
-DEVICES = ("CPU", "CUDA")
 # By key name: the policies of operators, as in native_functions.yaml.
-shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in DEVICES}
+shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in AUTOCAST_DEVICES}
 
 
 def ship(key_name: str, name: str, policy: Policy) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.node import Node
+from ..core.device import AUTOCAST_DEVICES
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
@@ -131,7 +132,7 @@ def passes(operator: Operator, site: str) -> None:
 def casts(everywhere: str = "", **policies: str) -> Rule:
     """Return the rule for autocast. everywhere: the policy of all device types. policies: by device
     type, such as `casts(CPU="fp32")`."""
-    chosen = policies or dict.fromkeys(autocast.DEVICES, everywhere)
+    chosen = policies or dict.fromkeys(AUTOCAST_DEVICES, everywhere)
 
     def rule(operator: Operator, site: str) -> None:
         for device, policy in chosen.items():

@@ -91,25 +91,11 @@ shrink_functional, shrink_out = _shrinks(elementwise.functional), _shrinks(eleme
 
 # --- composed -------------------------------------------------------------------------------------
 
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-
-
-def selu(key_set: int, self: Tensor) -> Tensor:
-    return calls.elu(self, _SELU_ALPHA, _SELU_SCALE, 1)
-
 
 def celu(key_set: int, self: Tensor, alpha: Any) -> Tensor:
     if not real("celu", "alpha", alpha):
         raise errors.must("celu", "alpha", "be a number other than 0", alpha)
     return calls.elu(self, alpha, 1.0, 1.0 / alpha)
-
-
-def relu6(key_set: int, self: Tensor) -> Tensor:
-    return calls.hardtanh(self, 0, 6)
-
-
-def relu6_(key_set: int, self: Tensor) -> Tensor:
-    return calls.hardtanh_(self, 0, 6)
 
 
 def prelu(key_set: int, self: Tensor, weight: Tensor) -> Tensor:
@@ -169,10 +155,6 @@ jumps(glu, lambda: (
     (operators.split_with_sizes, CPU_CALL, "slicing.split_with_sizes"),
     (operators._gated, CPU_CALL, _GATED),
 ))  # fmt: skip
-
-
-def log_sigmoid(key_set: int, self: Tensor) -> Tensor:
-    return calls.log_sigmoid_forward(self)[0]
 
 
 def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:

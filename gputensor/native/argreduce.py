@@ -153,22 +153,6 @@ def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tens
     return kernel
 
 
-def max(key_set: int, self: Tensor) -> Tensor:
-    return calls.amax(self, (), False)
-
-
-def min(key_set: int, self: Tensor) -> Tensor:
-    return calls.amin(self, (), False)
-
-
-def max_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.maximum(self, other)
-
-
-def min_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.minimum(self, other)
-
-
 def _in_one_pass(self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor] | None:
     x = self._geometry
     axes = None if dim is None else (arguments.dim("aminmax", dim, x.ndim),)

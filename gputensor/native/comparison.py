@@ -80,13 +80,6 @@ def isclose(
     return calls.bitwise_or_Tensor(close, near)
 
 
-def allclose(
-    key_set: int, self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
-    equal_nan: bool = False,
-) -> bool:  # fmt: skip
-    return bool(calls.all(calls.isclose(self, other, rtol, atol, equal_nan)))
-
-
 def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
     arguments.check_device("equal", "self", self, "other", other)
     if self._geometry.sizes != other._geometry.sizes:

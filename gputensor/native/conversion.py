@@ -89,10 +89,6 @@ def to_dtype(
     return made
 
 
-def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.to_other(self, other, False, False, None)
-
-
 def to_other(key_set: int, self: Tensor, other: Tensor, *rest: Any) -> Tensor:
     return _to(self, other._geometry.dtype, other._device, *rest)
 

@@ -135,10 +135,6 @@ norm_ScalarOpt_dtype: Kernel = given(norm_ScalarOpt_dim_dtype, dim=None, keepdim
 norm_ScalarOpt_dim = norm_ScalarOpt_dim_dtype
 
 
-def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
-    return calls.norm_Scalar(calls.sub_Tensor(self, other), p)
-
-
 def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     given = self._geometry
     arguments.check_is_floating("renorm", "self", self, or_complex=True)

@@ -245,10 +245,6 @@ def linalg_qr(key_set: int, A: Tensor, mode: str = "reduced") -> Any:
     return made
 
 
-def qr(key_set: int, self: Tensor, some: bool = True) -> Any:
-    return tuple(calls.linalg_qr(self, "reduced" if some else "complete"))
-
-
 def geqrf(key_set: int, self: Tensor) -> Any:
     check_matrix("geqrf", "self", self)
     *batch, m, n = self._geometry.sizes

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls, operators
+from .._generated import calls, operators, short_forms as forms
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import exact
 from ..core.device import CPU
@@ -29,7 +29,7 @@ from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
 from ..structured import arguments
 from ..structured.forms import Kernel
-from ..structured.shortcuts import cuda as short_cuda, factories as short_make
+from ..structured.shortcuts import factories as short_make
 from ..structured.view_kernel import seen
 
 
@@ -116,7 +116,7 @@ def _learn_empty_on_cuda(
     element = wanted.dtype
     if table.learners.get("cuda") is not empty or (size, element, device) in table.short:
         return
-    found = short_cuda.empty(wanted, place, asks=device is not place)
+    found = forms.cuda_empty(wanted, place, asks=device is not place)
     for asked in (element, None) if element is defaults.get_default_dtype() else (element,):
         shortcuts.learn(table, empty, (size, asked, device), found, place)
 
@@ -205,7 +205,7 @@ def _learn_empty_like(table: Table, shape: Geometry, place: Any, known: Seen) ->
     if place is CPU:
         shortcuts.learn(table, empty_like, shape, short_make.empty_like(wanted))
     elif place.type == "cuda":
-        shortcuts.learn(table, empty_like, shape, short_cuda.empty_like(wanted, place), place)
+        shortcuts.learn(table, empty_like, shape, forms.cuda_empty_like(wanted, place), place)
     known.short = table.short
 
 

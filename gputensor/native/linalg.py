@@ -35,10 +35,6 @@ def linalg_matrix_exp(key_set: int, self: Tensor) -> Tensor:
     return factorised("matrix_exp", lapack.matrix_exp, (wanted,), self)[0]
 
 
-def matrix_exp(key_set: int, self: Tensor) -> Tensor:
-    return calls.linalg_matrix_exp(self)
-
-
 def matrix_power(key_set: int, self: Tensor, n: int) -> Tensor:
     """Return self to the power of n. Source: aten/src/ATen/native/LinearAlgebra.cpp,
     linalg_matrix_power_impl."""
@@ -79,12 +75,6 @@ def linalg_vander(key_set: int, x: Tensor, N: int | None = None) -> Tensor:
     ones = calls.ones_like(column)
     powers = calls.cumprod(calls.expand(column, (*x._geometry.sizes, count - 1)), -1)
     return calls.cat((ones, powers), -1)
-
-
-def linalg_diagonal(
-    key_set: int, A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
-) -> Tensor:
-    return calls.diagonal(A, offset, dim1, dim2)
 
 
 def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Tensor:

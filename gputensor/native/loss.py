@@ -22,6 +22,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from .criterion import MEAN, NONE, SUM, check_reduction
 
 IGNORE_INDEX = -100
@@ -71,22 +72,29 @@ class Targets:
         self.common_dtype, self.numel, self.n_outputs = x.dtype, x.numel, 1
 
 
-def nll_loss_forward(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+def _forward(
+    key_set: int, op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    _check("nll_loss", self, target, weight, reduction)
-    ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
-    given = self._geometry
-    if reduction == NONE and given.ndim == 1:
+    ignore_index = _check(op, self, target, weight, reduction, ignore_index)
+    x = self._geometry
+    if reduction == NONE and x.ndim == 1:
         reduction = SUM  # For a single row, the total weight is that row's weight.
-    each = (given.sizes[0],) if reduction == NONE else ()
+    each = target._geometry.sizes if reduction == NONE else ()
+    if x.ndim == 4 and self._device is not CPU:
+        rows = _rows(self), calls.reshape(target, (target._geometry.numel,))
+        loss, total = calls.nll_loss_forward(*rows, weight, reduction, ignore_index)
+        return calls.reshape(loss, each), total
+    loss = allocate(contiguous_geometry(each, x.dtype), self._device)
+    total = allocate(contiguous_geometry((), x.dtype), self._device)
     if self._device is CPU:
-        return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
-    loss = allocate(contiguous_geometry(each, given.dtype), self._device)
-    total = allocate(contiguous_geometry((), given.dtype), self._device)
-    if self._device.type != "meta":
-        launch = _bound("nll_loss", self, target, weight, reduction, None)
+        run(
+            stub.cpu("loss").nll_loss, self._get_array(), target._get_array(),
+            None if weight is None else weight._get_array(), reduction, ignore_index,
+            loss._get_array(), total._get_array(),
+        )  # fmt: skip
+    elif self._device.type != "meta":
+        launch = _bound(op, self, target, weight, reduction, None)
         launch(
             self._device.index,
             (loss._address(), total._address(), _start(self), _start(target), _start(weight)),
@@ -95,38 +103,30 @@ def nll_loss_forward(
     return loss, total
 
 
-def _on_the_cpu(
-    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
-    each: tuple[int, ...],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the loss, which has the sizes `each`, and the total weight. Classes are dimension 1 of
-    x, or its only dimension."""
-    of = self._geometry.dtype
-    loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
-    run(
-        stub.cpu("loss").nll_loss, self._get_array(), target._get_array(),
-        None if weight is None else weight._get_array(), reduction, ignore_index,
-        loss._get_array(), total._get_array(),
-    )  # fmt: skip
-    return loss, total
-
-
-def nll_loss_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
-    reduction: int, ignore_index: int, total_weight: Tensor,
+def _backward(
+    key_set: int, op: str, grad_output: Tensor, self: Tensor, target: Tensor,
+    weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
-    op = "nll_loss_backward"
-    _check(op, self, target, weight, reduction)
-    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
-    given = self._geometry
-    each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
+    ignore_index = _check(op, self, target, weight, reduction, ignore_index)
+    x = self._geometry
+    each = target._geometry.sizes if reduction == NONE and x.ndim > 1 else ()
+    if x.ndim == 4 and reduction == NONE and grad_output._geometry.sizes != each:
+        raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
     _check_total(op, self, each, grad_output=grad_output, total_weight=total_weight)
+    if x.ndim == 4 and self._device is not CPU:
+        n, c, h, w = x.sizes
+        grad = calls.reshape(grad_output, (n * h * w,)) if reduction == NONE else grad_output
+        rows = _rows(self), calls.reshape(target, (n * h * w,))
+        made = calls.nll_loss_backward(grad, *rows, weight, reduction, ignore_index, total_weight)
+        return calls.contiguous(calls.movedim_int(calls.reshape(made, (n, h, w, c)), -1, 1))
+    made = allocate(contiguous_geometry(x.sizes, x.dtype), self._device)
     if self._device is CPU:
-        return _gradient_on_the_cpu(
-            grad_output, self, target, weight, reduction, ignore_index, total_weight
-        )
-    made = allocate(contiguous_geometry(given.sizes, given.dtype), self._device)
-    if self._device.type != "meta" and given.numel:
+        run(
+            stub.cpu("loss").nll_loss_backward, grad_output._get_array(), target._get_array(),
+            None if weight is None else weight._get_array(), reduction, ignore_index,
+            total_weight._get_array(), made._get_array(),
+        )  # fmt: skip
+    elif self._device.type != "meta" and x.numel:
         launch = _bound(op, self, target, weight, reduction, grad_output)
         launch(
             self._device.index,
@@ -137,17 +137,16 @@ def nll_loss_backward(
     return made
 
 
-def _gradient_on_the_cpu(
-    grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-    ignore_index: int, total_weight: Tensor,
-) -> Tensor:  # fmt: skip
-    made = allocate(contiguous_geometry(self._geometry.sizes, self._geometry.dtype), CPU)
-    run(
-        stub.cpu("loss").nll_loss_backward, grad_output._get_array(), target._get_array(),
-        None if weight is None else weight._get_array(), reduction, ignore_index,
-        total_weight._get_array(), made._get_array(),
-    )  # fmt: skip
-    return made
+nll_loss_forward: Kernel = given(_forward, op="nll_loss")
+nll_loss_backward: Kernel = given(_backward, op="nll_loss_backward")
+nll_loss2d_forward: Kernel = given(_forward, op="nll_loss2d")
+nll_loss2d_backward: Kernel = given(_backward, op="nll_loss2d_backward")
+
+
+def _rows(self: Tensor) -> Tensor:
+    """Return the pixels of planes (N, C, H, W) as rows (N H W, C)."""
+    n, c, h, w = self._geometry.sizes
+    return calls.reshape(calls.movedim_int(self, 1, -1), (n * h * w, c))
 
 
 def _bound(
@@ -163,16 +162,15 @@ def _start(x: Tensor | None) -> int:
 
 
 def _check(
-    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any,
-    is_of_planes: bool = False,
-) -> None:  # fmt: skip
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any, ignore_index: Any
+) -> int:
+    """Check the operands and the reduction. Return ignore_index."""
     x, t = self._geometry, target._geometry
+    is_of_planes = op.startswith("nll_loss2d")
     arguments.check_is_floating(op, "self", self)
     if x.ndim not in ((4,) if is_of_planes else (1, 2)):
-        rule = (
-            "have four dimensions, (N, C, H, W)" if is_of_planes else "have one or two dimensions"
-        )
-        raise errors.wrong_shape(op, "self", rule, self)
+        dims = "four dimensions, (N, C, H, W)" if is_of_planes else "one or two dimensions"
+        raise errors.wrong_shape(op, "self", f"have {dims}", self)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
         raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
     wanted = x.sizes[:1] + x.sizes[2:] if x.ndim > 1 else ()
@@ -185,6 +183,7 @@ def _check(
     arguments.check_device(op, "self", self, "target", target)
     _check_weight(op, self, weight, classes)
     check_reduction(op, reduction)
+    return arguments.integer(op, "ignore_index", ignore_index)
 
 
 def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[int, ...]) -> None:
@@ -212,10 +211,6 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
 # --- composed of other operators ----------------------------------------------------------------
 
 
-def nll_loss(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
-    return calls.nll_loss_forward(self, target, *rest)[0]
-
-
 def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
@@ -224,7 +219,7 @@ def nll_loss_nd(
     other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
-        return nll_loss(key_set, self, target, weight, reduction, ignore_index)
+        return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
     wanted = (sizes[0], *sizes[2:])
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
@@ -235,56 +230,6 @@ def nll_loss_nd(
         target = calls.reshape(target, (sizes[0], *plane))
     found = calls.nll_loss2d(self, target, weight, reduction, ignore_index)
     return calls.reshape(found, wanted) if reduction == NONE else found
-
-
-def nll_loss2d(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
-    return calls.nll_loss2d_forward(self, target, *rest)[0]
-
-
-def _rows(self: Tensor) -> Tensor:
-    """Return the pixels of planes (N, C, H, W) as rows (N H W, C)."""
-    n, c, h, w = self._geometry.sizes
-    return calls.reshape(calls.movedim_int(self, 1, -1), (n * h * w, c))
-
-
-def nll_loss2d_forward(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-    ignore_index: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    op, sizes = "nll_loss2d", target._geometry.sizes
-    _check(op, self, target, weight, reduction, is_of_planes=True)
-    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
-    if self._device is CPU:
-        each = sizes if reduction == NONE else ()
-        return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
-    classes = calls.reshape(target, (target._geometry.numel,))
-    loss, total = calls.nll_loss_forward(_rows(self), classes, weight, reduction, ignore_index)
-    return (calls.reshape(loss, sizes) if reduction == NONE else loss), total
-
-
-def nll_loss2d_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
-    reduction: int, ignore_index: int, total_weight: Tensor,
-) -> Tensor:  # fmt: skip
-    op, sizes, count = "nll_loss2d_backward", target._geometry.sizes, target._geometry.numel
-    _check(op, self, target, weight, reduction, is_of_planes=True)
-    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
-    if reduction == NONE and grad_output._geometry.sizes != sizes:
-        raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
-    each = sizes if reduction == NONE else ()
-    _check_total(op, self, each, grad_output=grad_output, total_weight=total_weight)
-    if self._device is CPU:
-        return _gradient_on_the_cpu(
-            grad_output, self, target, weight, reduction, ignore_index, total_weight
-        )
-    if reduction == NONE:
-        grad_output = calls.reshape(grad_output, (count,))
-    made = calls.nll_loss_backward(
-        grad_output, _rows(self), calls.reshape(target, (count,)), weight, reduction, ignore_index,
-        total_weight,
-    )  # fmt: skip
-    n, c, h, w = self._geometry.sizes
-    return calls.contiguous(calls.movedim_int(calls.reshape(made, (n, h, w, c)), -1, 1))
 
 
 def cross_entropy_loss(

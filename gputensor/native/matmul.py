@@ -84,20 +84,24 @@ def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alph
     out[...] = made
 
 
-def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometry:
-    """Check the operands and return the layout of a new result."""
-    a, b = self._geometry, mat2._geometry
-    if a.ndim != 2:
-        raise errors.wrong_shape(op, first, "be a matrix", self)
-    if b.ndim != 2:
-        raise errors.wrong_shape(op, "mat2", "be a matrix", mat2)
-    arguments.check_alike(op, first, self, "mat2", mat2)
-    if a.dtype.is_opaque and not a.dtype.is_float8:
-        raise errors.not_computed(op, first, a.dtype, self)
-    if a.sizes[1] != b.sizes[0]:
-        rule = f"have {a.sizes[1]} rows, as {first} has columns"
-        raise errors.wrong_shape(op, "mat2", rule, mat2)
-    return contiguous_geometry((a.sizes[0], b.sizes[1]), a.dtype)
+def result(
+    op: str, a: Tensor, b: Tensor, first: str = "self", second: str = "mat2", ndim: int = 2
+) -> Geometry:
+    """Check the operands of a product, or with ndim=3 of a batch of products. Return the layout of
+    a new result. first, second: the operands' names."""
+    x, y = a._geometry, b._geometry
+    is_batch = ndim == 3
+    if x.ndim != ndim or y.ndim != ndim:
+        rule = "be a batch of matrices, of 3 dimensions" if is_batch else "be a matrix"
+        raise errors.wrong_shape(op, *((first, rule, a) if x.ndim != ndim else (second, rule, b)))
+    arguments.check_alike(op, first, a, second, b)
+    if x.dtype.is_opaque and (is_batch or not x.dtype.is_float8):
+        raise errors.not_computed(op, first, x.dtype, a)
+    if x.sizes[-1] != y.sizes[-2] or is_batch and x.sizes[0] != y.sizes[0]:
+        count = f"{x.sizes[0]} matrices of " if is_batch else ""
+        rule = f"have {count}{x.sizes[-1]} rows, as {first} has columns"
+        raise errors.wrong_shape(op, second, rule, b)
+    return contiguous_geometry((*x.sizes[:-1], y.sizes[-1]), x.dtype)
 
 
 class Product:
@@ -117,27 +121,36 @@ class Product:
         self.common_dtype, self.numel, self.n_outputs = out._geometry.dtype, out._geometry.numel, 1
 
 
-def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
-    if out._geometry.numel == 0 or out._device.type == "meta":
+def product_into(op: str, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Write a @ b to `out`, for one product (op: mm) or a batch of products (op: bmm)."""
+    shape = out._geometry
+    if shape.numel == 0 or out._device.type == "meta":
         return out
-    if out._geometry.dtype.is_float8:
-        return float8.written(calls.mm, out, self, mat2)
+    if shape.dtype.is_float8:
+        return float8.written(calls.mm, out, a, b)
     if out._device is CPU:
-        run(stub.cpu("matmul").mm, self._get_array(), mat2._get_array(), out._get_array())
+        run(stub.cpu("matmul").mm, a._get_array(), b._get_array(), out._get_array())
         return out
-    (m, k), n = self._geometry.sizes, mat2._geometry.sizes[1]
+    (*batch, m, n), k = shape.sizes, a._geometry.sizes[-1]
+    pointers = (out._address(), a._address() if k else 0, b._address() if k else 0)
+    if batch and out._device.type != "cuda":
+        # A registered device has its own kernel, which is called for each matrix.
+        if k == 0:
+            return calls.zero_(out)
+        for i in range(batch[0]):
+            part, x, y = [calls.select_int(t, 0, i) for t in (out, a, b)]
+            calls.copy_(part, calls.mm(x, y), False)
+        return out
     bind_op = stub.registered("matmul", "mm", out._device.type)
     if bind_op is not None:
-        pointers = (out._address(), self._address() if k else 0, mat2._address() if k else 0)
-        bind_op("mm", Product(out, self, mat2))(out._device.index, pointers, ())
-        return out
-    if by_library(out._geometry.dtype, m * n * k):
-        library.write("mm", multiply, (out,), self, mat2)
-        return out
-    stub.cuda("matmul").mm(out._geometry.dtype)(
-        out._device.index, out._address(), self._address() if k else 0, mat2._address() if k else 0,
-        m, n, k, self._geometry.strides, mat2._geometry.strides, out._geometry.strides,
-    )  # fmt: skip
+        bind_op("mm", Product(out, a, b))(out._device.index, pointers, ())
+    elif by_library(shape.dtype, shape.numel * k):
+        library.write(op, multiply, (out,), a, b)
+    else:
+        strides = [t._geometry.strides for t in (a, b, out)]
+        walks = map(walk, strides) if batch else strides
+        kernel = stub.cuda("matmul").mm(shape.dtype)
+        kernel(out._device.index, *pointers, m, n, k, *walks, *batch)
     return out
 
 
@@ -172,23 +185,24 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
-            entry = table.remember(key, _CpuEntry(_result(loop, self, mat2), mat2._geometry))
+            entry = table.remember(key, _CpuEntry(result(loop, self, mat2), mat2._geometry))
         elif entry.is_fresh:
             short_pointwise.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
-            return _product(allocate(entry.geometry, CPU), self, mat2)
+            return product_into(loop, allocate(entry.geometry, CPU), self, mat2)
         return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)
 
     def others(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
-        return _product(allocate(_result(loop, self, mat2), self._device), self, mat2)
+        made = allocate(result(loop, self, mat2), self._device)
+        return product_into(loop, made, self, mat2)
 
     return cpu, others
 
 
 def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, mat2: Tensor, out: Tensor) -> Tensor:
-        library.check_out(loop, out, _result(loop, self, mat2), self=self, mat2=mat2)
-        return _product(out, self, mat2)
+        library.check_out(loop, out, result(loop, self, mat2), self=self, mat2=mat2)
+        return product_into(loop, out, self, mat2)
 
     return kernel
 
@@ -274,21 +288,25 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
 # --- addmm ----------------------------------------------------------------------------------------
 
 
-def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Geometry:
-    """Check the operands and return the layout of a new result."""
-    wanted, given = _result("addmm", mat1, mat2, "mat1"), self._geometry
-    (rows, columns), element = wanted.sizes, wanted.dtype
-    arguments.check_alike("addmm", "mat1", mat1, "self", self)
-    if element.category == BOOL:
-        raise errors.wrong_dtype("addmm", "self", "not be bool", self)
-    sizes = (1, 1, *given.sizes)[-2:]
-    if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
-        raise errors.wrong_shape("addmm", "self", f"broadcast to [{rows},{columns}]", self)
-    check_scales("addmm", element, beta, alpha)
+def _names(op: str) -> tuple[str, str]:
+    return ("mat1", "mat2") if op == "addmm" else ("batch1", "batch2")
+
+
+def added_result(op: str, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Geometry:
+    """Check the operands of addmm, baddbmm or addbmm. Return the layout of the product."""
+    first, second = _names(op)
+    wanted, given = result(op, a, b, first, second, 2 if op == "addmm" else 3), self._geometry
+    sizes = wanted.sizes[1:] if op == "addbmm" else wanted.sizes
+    arguments.check_alike(op, first, a, "self", self)
+    if wanted.dtype.category == BOOL:
+        raise errors.wrong_dtype(op, "self", "not be bool", self)
+    if given.sizes != sizes and broadcast_sizes(given.sizes, sizes) != sizes:
+        raise errors.wrong_shape(op, "self", f"broadcast to {list(sizes)}", self)
+    _check_scales(op, wanted.dtype, beta, alpha)
     return wanted
 
 
-def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
+def _check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
     """Raise unless beta and alpha are numbers that fit the operands' dtype."""
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
@@ -380,7 +398,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
                 args = (self, mat1, mat2, beta, alpha)
                 short.learn(table, kernel, args, _added_short(shape, *args[2:]))
         else:
-            shape = _addmm_result(self, mat1, mat2, beta, alpha)
+            shape = added_result("addmm", self, mat1, mat2, beta, alpha)
             if is_on_cpu:
                 table.remember(key, Seen((shape, beta, alpha)))
         return added_into("addmm", allocate(shape, mat1._device), self, mat1, mat2, beta, alpha)
@@ -397,30 +415,46 @@ def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     return short.made_by(lambda x, a, b, out: loops.addmm(x, a, b, beta, alpha, out), shape)
 
 
-def added_inplace(operator: Operator, loop: str) -> Kernel:
+def inplace_of(op: str) -> Kernel:
+    """Make the in-place kernel of addmm or baddbmm."""
+    first, second = _names(op)
+
     def kernel(
-        key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any = 1, alpha: Any = 1
+        key_set: int, self: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1
     ) -> Tensor:
-        wanted = _addmm_result(self, mat1, mat2, beta, alpha)
+        wanted = added_result(op, self, a, b, beta, alpha)
         if self._geometry.sizes != wanted.sizes:
             rule = f"have the result's sizes {list(wanted.sizes)}"
-            raise errors.wrong_shape("addmm_", "self", rule, self)
-        overlap.check_out("addmm", self, mat1=mat1, mat2=mat2)
-        return added_into("addmm", self, self, mat1, mat2, beta, alpha)
+            raise errors.wrong_shape(f"{op}_", "self", rule, self)
+        overlap.check_out(op, self, **{first: a, second: b})
+        return added_into(op, self, self, a, b, beta, alpha)
 
     return kernel
+
+
+def out_of(op: str) -> Kernel:
+    """Make the out kernel of addmm or baddbmm."""
+    first, second = _names(op)
+
+    def kernel(
+        key_set: int, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, out: Tensor
+    ) -> Tensor:
+        wanted = added_result(op, self, a, b, beta, alpha)
+        read = {first: a, second: b} | ({} if out is self else {"self": self})
+        if out is self and out._geometry.sizes != wanted.sizes:
+            self = calls.clone(self, None)
+        library.check_out(op, out, wanted, **read)
+        return added_into(op, out, self, a, b, beta, alpha)
+
+    return kernel
+
+
+def added_inplace(operator: Operator, loop: str) -> Kernel:
+    return inplace_of(loop)
 
 
 def added_out(operator: Operator, loop: str) -> Kernel:
-    def kernel(
-        key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor
-    ) -> Tensor:
-        wanted = _addmm_result(self, mat1, mat2, beta, alpha)
-        read = {"mat1": mat1, "mat2": mat2} | ({} if out is self else {"self": self})
-        library.check_out("addmm", out, wanted, **read)
-        return added_into("addmm", out, self, mat1, mat2, beta, alpha)
-
-    return kernel
+    return out_of(loop)
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:

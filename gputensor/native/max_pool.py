@@ -149,18 +149,6 @@ def max_pool1d_with_indices(
     return calls.squeeze_dim(values, -2), calls.squeeze_dim(at, -2)
 
 
-def max_pool1d(key_set: int, *args: Any) -> Tensor:
-    return calls.max_pool1d_with_indices(*args)[0]
-
-
-def max_pool2d(key_set: int, *args: Any) -> Tensor:
-    return calls.max_pool2d_with_indices(*args)[0]
-
-
-def max_pool3d(key_set: int, *args: Any) -> Tensor:
-    return calls.max_pool3d_with_indices(*args)[0]
-
-
 # --- adaptive windows -----------------------------------------------------------------------------
 
 

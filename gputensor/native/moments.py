@@ -164,26 +164,6 @@ std: Kernel = _of_unbiased("std")
 std_dim: Kernel = _of_unbiased("std_dim")
 
 
-def var_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:
-    return calls.var_mean_correction(self, None, int(unbiased), False)
-
-
-def var_mean_dim(
-    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
-) -> Pair:
-    return calls.var_mean_correction(self, dim, int(unbiased), keepdim)
-
-
-def std_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:
-    return calls.std_mean_correction(self, None, int(unbiased), False)
-
-
-def std_mean_dim(
-    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
-) -> Pair:
-    return calls.std_mean_correction(self, dim, int(unbiased), keepdim)
-
-
 def nanmean(
     key_set: int, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: dtype | None = None
 ) -> Tensor:

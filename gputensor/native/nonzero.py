@@ -93,7 +93,3 @@ def nonzero_static(key_set: int, self: Tensor, size: int, fill_value: int = -1) 
     part = calls.slice_Tensor(made, 0, 0, count)
     ask_inplace(operators.copy_, part, calls.slice_Tensor(found, 0, 0, count), False)
     return made
-
-
-def argwhere(key_set: int, self: Tensor) -> Tensor:
-    return calls.nonzero(self)

@@ -24,7 +24,6 @@ from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
-from ..structured.forms import Kernel, given
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
@@ -102,13 +101,6 @@ def _by_rows(
         out.reshape(rows), *[x.reshape(rows[0]) for x in found],
     )  # fmt: skip
     return made, mean, rstd
-
-
-def layer_norm(
-    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
-    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
-) -> Tensor:  # fmt: skip
-    return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
 def _integers(op: str, **given: Any) -> list[int]:
@@ -427,22 +419,6 @@ def native_batch_norm_backward(
         return in_format(through, given.dtype, form)
 
     return composed_gradients(of_input, grad, normal, dims, (channels,), of, output_mask)
-
-
-def _native_batch_norm_legit(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
-    running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
-    eps: float,
-) -> Three:  # fmt: skip
-    return calls.native_batch_norm(
-        input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
-
-
-_native_batch_norm_legit_no_stats: Kernel = given(
-    _native_batch_norm_legit, running_mean=None, running_var=None
-)
-_native_batch_norm_legit_no_training: Kernel = given(_native_batch_norm_legit, training=False)
 
 
 def _batch_norm_with_update(

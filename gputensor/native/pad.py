@@ -70,24 +70,24 @@ def _kept(size: int, before: int, after: int) -> Piece:
     return Piece(max(size + min(after, 0) - start, 0), start, 1)
 
 
-def _constant_pieces(size: int, before: int, after: int) -> list[Piece]:
+def _constant(size: int, before: int, after: int) -> list[Piece]:
     kept = _kept(size, before, after)
     if not kept.size:
         return [Piece(size + before + after, -1, 0)]
     return [Piece(max(before, 0), -1, 0), kept, Piece(max(after, 0), -1, 0)]
 
 
-def _mirrored_pieces(size: int, before: int, after: int) -> list[Piece]:
+def _mirrored(size: int, before: int, after: int) -> list[Piece]:
     first, last = Piece(max(before, 0), before, -1), Piece(max(after, 0), size - 2, -1)
     return [first, _kept(size, before, after), last]
 
 
-def _continued_pieces(size: int, before: int, after: int) -> list[Piece]:
+def _continued(size: int, before: int, after: int) -> list[Piece]:
     first, last = Piece(max(before, 0), 0, 0), Piece(max(after, 0), size - 1, 0)
     return [first, _kept(size, before, after), last]
 
 
-def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
+def _wrapped(size: int, before: int, after: int) -> list[Piece]:
     inner = _kept(size, before, after)
     first = Piece(max(before, 0), inner.begin + inner.size - before, 1)
     return [first, inner, Piece(max(after, 0), inner.begin, 1)]
@@ -146,7 +146,7 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     grows = any([before > 0 or after > 0 for _, before, after in pairs])
     form = suggest_memory_format(self)
     if grows and _is_on_cpu(self):
-        return _at_once(op, self, pairs, _constant_pieces, form, value)
+        return _at_once(op, self, pairs, _constant, form, value)
     kept = self
     for d, before, after in pairs:
         kept = _cut(kept, d, max(-before, 0), kept._geometry.sizes[d] + min(after, 0))
@@ -172,36 +172,23 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
 # --- from the tensor's own elements ---------------------------------------------------------------
 
 
-def _mirrored(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
-    n = x._geometry.sizes[d]
-    parts = [calls.flip(_cut(x, d, 1, 1 + before), (d,))] if before > 0 else []
-    parts.append(_cut(x, d, max(-before, 0), n + min(after, 0)))
-    return parts + ([calls.flip(_cut(x, d, n - 1 - after, n - 1), (d,))] if after > 0 else [])
+def _part(x: Tensor, d: int, piece: Piece) -> Tensor:
+    size, begin, step = piece
+    if step < 0:
+        return calls.flip(_cut(x, d, begin + 1 - size, begin + 1), (d,))
+    if step:
+        return _cut(x, d, begin, begin + size)
+    sizes = x._geometry.sizes
+    return calls.expand(_cut(x, d, begin, begin + 1), (*sizes[:d], size, *sizes[d + 1 :]), False)
 
 
-def _continued(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
-    n, sizes = x._geometry.sizes[d], x._geometry.sizes
-
-    def repeated(start: int, times: int) -> list[Tensor]:
-        to = (*sizes[:d], times, *sizes[d + 1 :])
-        return [calls.expand(_cut(x, d, start, start + 1), to, False)] if times > 0 else []
-
-    inner = _cut(x, d, max(-before, 0), n + min(after, 0))
-    return [*repeated(0, before), inner, *repeated(n - 1, after)]
-
-
-def _check_wraps(d: int, n: int, before: int, after: int) -> None:
-    if max(before, after) > n:
-        rule = f"be at most size {n} at dimension {d}"
-        raise errors.must("_pad_circular", "pad", rule, (before, after))
-
-
-def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
-    inner = _cut(x, d, max(-before, 0), x._geometry.sizes[d] + min(after, 0))
-    n = inner._geometry.sizes[d]
-    _check_wraps(d, n, before, after)
-    parts = [_cut(inner, d, n - before, n)] if before > 0 else []
-    return [*parts, inner, *([_cut(inner, d, 0, after)] if after > 0 else [])]
+def _by_parts(x: Tensor, pairs: Pairs, of_one: PiecesOfOne, form: Any) -> Tensor:
+    """Do the work of `_at_once` by operators, on any device."""
+    for d, before, after in pairs:
+        first, inner, last = of_one(x._geometry.sizes[d], before, after)
+        parts = [piece for piece in (first, inner, last) if piece.size or piece is inner]
+        x = calls.cat([_part(x, d, piece) for piece in parts], d)
+    return calls.contiguous(x, form)
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
@@ -227,14 +214,11 @@ def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int
     return pairs
 
 
-def _padding(op: str, planes: int, parts: Any, pieces: PiecesOfOne) -> Kernel:
+def _padding(op: str, planes: int, pieces: PiecesOfOne) -> Kernel:
     def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
-        made, pairs = self, _checked(op, self, padding, planes)
-        form = suggest_memory_format(self)
+        pairs, form = _checked(op, self, padding, planes), suggest_memory_format(self)
         if not _is_on_cpu(self):
-            for d, before, after in pairs:
-                made = calls.cat(parts(made, d, before, after), d)
-            return calls.contiguous(made, form)
+            return _by_parts(self, pairs, pieces, form)
         made = _at_once(op, self, pairs, pieces, form)
         _, of = _plan(op, self._geometry, tuple(pairs), pieces, form)
         filler, table = _zero(made._geometry.dtype), getattr(operators, op).table
@@ -247,7 +231,7 @@ def _padding(op: str, planes: int, parts: Any, pieces: PiecesOfOne) -> Kernel:
     return kernel
 
 
-def _backward(op: str, planes: int, fold: Any) -> Kernel:
+def _backward(op: str, planes: int, of_one: PiecesOfOne) -> Kernel:
     def kernel(key_set: int, grad_output: Tensor, self: Tensor, padding: Any) -> Tensor:
         pairs = _checked(op, self, padding, planes)
         wanted = _grown(op, "padding", self, pairs)
@@ -255,16 +239,14 @@ def _backward(op: str, planes: int, fold: Any) -> Kernel:
             raise errors.wrong_shape(op, "grad_output", f"have sizes {wanted}", grad_output)
         sizes, grad = self._geometry.sizes, grad_output
         for d, before, after in pairs[::-1]:
-            inner = _cut(grad, d, max(before, 0), grad._geometry.sizes[d] - max(after, 0))
+            first, inner, last = of_one(sizes[d], before, after)
+            end = first.size + inner.size
             around = [0] * (2 * (len(sizes) - d))
             around[-2:] = [max(-before, 0), max(-after, 0)]
-            made = calls.constant_pad_nd(inner, tuple(around), 0)
-            n = sizes[d]
-            if before > 0:
-                fold(made, d, 0, n, _cut(grad, d, 0, before))
-            if after > 0:
-                whole = grad._geometry.sizes[d]
-                fold(made, d, n - 1, n, _cut(grad, d, whole - after, whole))
+            made = calls.constant_pad_nd(_cut(grad, d, first.size, end), tuple(around), 0)
+            for piece, start in ((first, 0), (last, end)):
+                if piece.size:
+                    _fold(made, d, piece, _cut(grad, d, start, start + piece.size))
             grad = made
         return calls.clone(grad, suggest_memory_format(self))
 
@@ -272,33 +254,27 @@ def _backward(op: str, planes: int, fold: Any) -> Kernel:
     return kernel
 
 
-def _add(to: Tensor, x: Tensor) -> None:
+def _fold(to: Tensor, d: int, piece: Piece, edge: Tensor) -> None:
+    """Add a padded part at the places from which `_part` reads it."""
+    size, begin, step = piece
+    x = calls.flip(edge, (d,)) if step else calls.sum_dim_IntList(edge, (d,), True)
+    to = _cut(to, d, begin + 1 - size if step else begin, begin + 1)
     key_set = (to._keys | x._keys) & BELOW_ADINPLACEORVIEW
     operators.add__Tensor.redispatch_table[key_set](key_set, to, x, 1)
 
 
-def _fold_mirrored(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> None:
-    width = edge._geometry.sizes[d]
-    start = 1 if end == 0 else n - 1 - width
-    _add(_cut(made, d, start, start + width), calls.flip(edge, (d,)))
-
-
-def _fold_continued(made: Tensor, d: int, end: int, n: int, edge: Tensor) -> None:
-    _add(_cut(made, d, end, end + 1), calls.sum_dim_IntList(edge, (d,), True))
-
-
-reflection_pad1d: Kernel = _padding("reflection_pad1d", 1, _mirrored, _mirrored_pieces)
-reflection_pad2d: Kernel = _padding("reflection_pad2d", 2, _mirrored, _mirrored_pieces)
-reflection_pad3d: Kernel = _padding("reflection_pad3d", 3, _mirrored, _mirrored_pieces)
-replication_pad1d: Kernel = _padding("replication_pad1d", 1, _continued, _continued_pieces)
-replication_pad2d: Kernel = _padding("replication_pad2d", 2, _continued, _continued_pieces)
-replication_pad3d: Kernel = _padding("replication_pad3d", 3, _continued, _continued_pieces)
-reflection_pad1d_backward: Kernel = _backward("reflection_pad1d_backward", 1, _fold_mirrored)
-reflection_pad2d_backward: Kernel = _backward("reflection_pad2d_backward", 2, _fold_mirrored)
-reflection_pad3d_backward: Kernel = _backward("reflection_pad3d_backward", 3, _fold_mirrored)
-replication_pad1d_backward: Kernel = _backward("replication_pad1d_backward", 1, _fold_continued)
-replication_pad2d_backward: Kernel = _backward("replication_pad2d_backward", 2, _fold_continued)
-replication_pad3d_backward: Kernel = _backward("replication_pad3d_backward", 3, _fold_continued)
+reflection_pad1d: Kernel = _padding("reflection_pad1d", 1, _mirrored)
+reflection_pad2d: Kernel = _padding("reflection_pad2d", 2, _mirrored)
+reflection_pad3d: Kernel = _padding("reflection_pad3d", 3, _mirrored)
+replication_pad1d: Kernel = _padding("replication_pad1d", 1, _continued)
+replication_pad2d: Kernel = _padding("replication_pad2d", 2, _continued)
+replication_pad3d: Kernel = _padding("replication_pad3d", 3, _continued)
+reflection_pad1d_backward: Kernel = _backward("reflection_pad1d_backward", 1, _mirrored)
+reflection_pad2d_backward: Kernel = _backward("reflection_pad2d_backward", 2, _mirrored)
+reflection_pad3d_backward: Kernel = _backward("reflection_pad3d_backward", 3, _mirrored)
+replication_pad1d_backward: Kernel = _backward("replication_pad1d_backward", 1, _continued)
+replication_pad2d_backward: Kernel = _backward("replication_pad2d_backward", 2, _continued)
+replication_pad3d_backward: Kernel = _backward("replication_pad3d_backward", 3, _continued)
 
 
 def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
@@ -308,16 +284,16 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    # Autograd must record the operators below, so operands with a history skip this fast path.
+    for d, before, after in pairs:
+        n = _kept(shape.sizes[d], before, after).size
+        if max(before, after) > n:
+            rule = f"be at most size {n} at dimension {d}"
+            raise errors.must(op, "pad", rule, (before, after))
+    # Autograd must record operators, so operands with a history skip the fast path.
     is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
     if is_plain and _is_on_cpu(self):
-        for d, before, after in pairs:
-            _check_wraps(d, _kept(shape.sizes[d], before, after).size, before, after)
-        return _at_once(op, self, pairs, _wrapped_pieces, formats.contiguous_format)
-    made = self
-    for d, before, after in pairs:
-        made = calls.cat(_wrapped(made, d, before, after), d)
-    return calls.contiguous(made)
+        return _at_once(op, self, pairs, _wrapped, formats.contiguous_format)
+    return _by_parts(self, pairs, _wrapped, formats.contiguous_format)
 
 
 _MODES = {

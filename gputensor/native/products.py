@@ -270,7 +270,3 @@ def _chained(factors: list[Tensor]) -> Tensor:
         return calls.mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
 
     return product(0, count - 1)
-
-
-def linalg_matmul(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.matmul(self, other)

@@ -23,7 +23,7 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours, cpu_copy, fill_part, lays_out
-from .view import transpose_, with_sizes
+from .view import with_sizes
 
 Sizes = tuple[int, ...]
 _place = stub.cpu("copy_pieces").place
@@ -157,7 +157,7 @@ def rot90(key_set: int, self: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if turns == 0:
         return calls.clone(self, formats.contiguous_format)
     flipped = calls.flip(self, ((), (b,), (a, b), (a,))[turns])
-    return flipped if turns == 2 else transpose_(key_set, flipped, a, b)
+    return flipped if turns == 2 else calls.transpose_(flipped, a, b)
 
 
 def fliplr(key_set: int, self: Tensor) -> Tensor:
@@ -222,10 +222,6 @@ def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
     parts, given = (*batch, c, r, r, *plane), (*batch, c, h // r, r, w // r, r)
     return _shuffled("pixel_unshuffle", self, (*batch, c * r * r, *plane), parts, given, order)
-
-
-def native_channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
-    return calls.channel_shuffle(self, groups)
 
 
 def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:

@@ -2,9 +2,8 @@
 
 In each dimension, a point has taps: neighbouring elements, with their weights and the derivatives
 of the weights. Results and gradients are sums over all combinations of taps. On the CPU, the
-compiled library computes both. On CUDA, and without the library, one function over NumPy or CuPy
-arrays computes the result, for some or all points of a sample at a time; the gradients are composed
-of other operators. They are also composed of operators if gradients are themselves differentiated.
+compiled library computes both. On CUDA, without the library, and for gradients that are themselves
+differentiated, they are composed of other operators.
 f16 and bf16 are computed in f32 and rounded once. A NaN point is outside the image; if the padding
 mode has no outside, it is at the first element. PyTorch's CPU kernels crash for NaN. Source:
 aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
@@ -13,8 +12,8 @@ aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from .._generated import calls, operators
@@ -23,22 +22,17 @@ from ..core.arguments import flag
 from ..core.device import CPU
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
-from ..kernels.cpu import quiet
 from ..runtime import cpu
-from ..runtime.libraries import HOST
-from ..structured import arguments, library
+from ..structured import arguments
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured.forms import Kernel, given
 from ..structured.shortcuts import results as short
 from ..structured.layers.precision import cast, check_floating, wide
 
-BY_LIBRARY = True
-
 Sizes = tuple[int, ...]
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
-# The number of elements that a thread samples at a time. All channels together are counted.
-_BLOCK = 1 << 15
 _grid_sample = stub.compiled("sampling", "grid_sample")
 _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
@@ -60,29 +54,14 @@ class Axis(NamedTuple):
     align: bool
 
 
-# --- arithmetic of positions: with arrays or tensors ----------------------------------------------
-
-
-def _of_arrays(np: Any) -> SimpleNamespace:
-    return SimpleNamespace(
-        floor=np.floor, round=np.rint, remainder=np.remainder, at_most=np.minimum, where=np.where,
-        as_numbers=lambda mask, x: mask.astype(x.dtype), as_places=lambda x: x.astype("i8"),
-    )  # fmt: skip
-
-
 def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     like = a if isinstance(a, Tensor) else b
     a, b = (x if isinstance(x, Tensor) else calls.new_full(like, (), x) for x in (a, b))
     return calls.where_self(condition, a, b)
 
 
-_OF_TENSORS = SimpleNamespace(
-    floor=lambda x: calls.floor(x), round=lambda x: calls.round(x), where=_where,
-    remainder=lambda x, by: calls.remainder_Scalar(x, by),
-    at_most=lambda x, last: calls.clamp_max(x, last),
-    as_numbers=lambda mask, x: cast(mask, x._geometry.dtype),
-    as_places=lambda x: cast(x, dtypes.int64),
-)  # fmt: skip
+def _as_numbers(mask: Tensor, like: Tensor) -> Tensor:
+    return cast(mask, like._geometry.dtype)
 
 
 # --- positions in one dimension -----------------------------------------------------------------
@@ -97,62 +76,62 @@ def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
     return (place + 1) * (axis.size / 2) - 0.5, axis.size / 2
 
 
-def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
+def _inside(x: Any, axis: Axis) -> tuple[Any, Any]:
     """Move positions into the image according to the padding mode. Return the positions and their
     derivatives."""
     change: Any = 1
     if axis.padding == ZEROS:
         return x, change
     if axis.padding == REFLECTION:
-        x, change = _reflected(of, x, axis)
+        x, change = _reflected(x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
     # np.clip would keep NaN.
-    kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
-    return kept, of.as_numbers(is_inside, x) * change
+    kept = _where(is_inside, x, _as_numbers(x >= last, x) * last)
+    return kept, _as_numbers(is_inside, x) * change
 
 
-def _reflected(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
+def _reflected(x: Any, axis: Axis) -> tuple[Any, Any]:
     first = 0.0 if axis.align else -0.5
     span = float(axis.size - 1 if axis.align else axis.size)
     if not span:
         return x * 0, 0
     from_first = x - first
     away = abs(from_first)
-    turns = of.floor(away / span)
+    turns = calls.floor(away / span)
     rest = away - turns * span
-    is_back = of.remainder(turns, 2) == 1
-    sign = 1 - 2 * of.as_numbers(is_back ^ (from_first < 0), x)
-    return of.where(is_back, span - rest, rest) + first, sign
+    is_back = calls.remainder_Scalar(turns, 2) == 1
+    sign = 1 - 2 * _as_numbers(is_back ^ (from_first < 0), x)
+    return _where(is_back, span - rest, rest) + first, sign
 
 
-def _tap(of: Any, place: Any, axis: Axis, by: Any, change: Any) -> Tap:
+def _tap(place: Any, axis: Axis, by: Any, change: Any) -> Tap:
     outside = None
     if axis.padding == ZEROS:
         is_within = (place >= 0) & (place <= axis.size - 1)
-        place, outside = of.where(is_within, place, 0), ~is_within
-    return Tap(of.as_places(place), outside, by, change)
+        place, outside = _where(is_within, place, 0), ~is_within
+    return Tap(cast(place, dtypes.int64), outside, by, change)
 
 
-def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
+def _taps(place: Any, mode: int, axis: Axis) -> list[Tap]:
     """Return the taps of one dimension."""
     x, by = _to_pixels(place, axis)
     if mode == BICUBIC:
-        before = of.floor(x)
+        before = calls.floor(x)
         made = []
         for k, (weight, change) in enumerate(_cubic(x - before), -1):
-            element, _ = _inside(of, before + k, axis)
-            made.append(_tap(of, of.floor(element), axis, weight, change * by))
+            element, _ = _inside(before + k, axis)
+            made.append(_tap(calls.floor(element), axis, weight, change * by))
         return made
-    x, change = _inside(of, x, axis)
+    x, change = _inside(x, axis)
     if mode == NEAREST:
-        return [_tap(of, of.round(x), axis, None, None)]
-    before, by = of.floor(x), change * by
+        return [_tap(calls.round(x), axis, None, None)]
+    before, by = calls.floor(x), change * by
     part = x - before
     after = before + 1
     if axis.padding != ZEROS:  # A point on the last element has no next element.
-        after = of.at_most(after, axis.size - 1)
-    return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
+        after = calls.clamp_max(after, axis.size - 1)
+    return [_tap(before, axis, 1 - part, -by), _tap(after, axis, part, by)]
 
 
 def _cubic(t: Any) -> list[tuple[Any, Any]]:
@@ -197,11 +176,11 @@ class Spot(NamedTuple):
         return total
 
 
-def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
+def _spots(grid: Any, how: How) -> Iterator[Spot]:
     """Yield the input elements that are combined for the points of the grid (N, P, dimensions)."""
     count = len(how.sizes)
     each = [
-        _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))
+        _taps(grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))
         for d, n in enumerate(how.sizes)
     ]
     for taps in product(*each):
@@ -213,55 +192,6 @@ def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
 
 
 # --- results --------------------------------------------------------------------------------------
-
-
-def _part(on: Any, x: Any, spot: Spot) -> Any:
-    """Return the elements of x (N, C, elements) at a spot, multiplied by its weights, as (N, C, P).
-    Elements outside the image are 0."""
-    if on.is_gpu:
-        found = on.np.take_along_axis(x, spot.at[:, None], 2)
-    else:
-        found = x[0].take(spot.at[0], 1, mode="clip")[None]
-    weight = spot.weight()
-    if weight is not None:
-        found *= weight[:, None]
-    if spot.outside is None:
-        return found
-    if on.is_gpu:
-        return on.np.where(spot.outside[:, None], 0, found)
-    found[..., spot.outside[0].nonzero()[0]] = 0
-    return found
-
-
-def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
-    np, (samples, channels), places = on.np, x.shape[:2], grid[0, ..., 0].size
-    sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
-    if not on.is_gpu:
-        out = on.empty(sizes, x.dtype)
-        if _grid_sample(x, grid, out, how.mode, how.padding, how.align):
-            return out
-    x, grid = x.reshape(samples, channels, -1), grid.reshape(samples, places, -1)
-    made = on.empty((samples, channels, places), x.dtype)
-
-    def sample(n: slice, part: slice) -> None:
-        total = None
-        for spot in _spots(of, grid[n, part], how):
-            found = _part(on, x[n], spot)
-            total = found if total is None else np.add(total, found, out=total)
-        made[n, :, part] = total
-
-    if on.is_gpu:
-        sample(slice(None), slice(None))
-        return made.reshape(sizes)
-    step = max(256, _BLOCK // channels)
-    parts = -(-places // step)
-
-    def block(number: int) -> None:
-        n, k = divmod(number, parts)
-        quiet.run(sample, slice(n, n + 1), slice(k * step, (k + 1) * step))
-
-    cpu.share(samples * parts, cpu.get_num_threads(), lambda: block)
-    return made.reshape(sizes)
 
 
 def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding: int) -> None:
@@ -296,14 +226,36 @@ def _sampled(
         return calls.new_empty(input, sizes)
     align = flag(op, "align_corners", align_corners)
     how = How(input._geometry.sizes[2:], interpolation_mode, padding_mode, align)
-    x = wide(input)
-    wanted = (contiguous_geometry(sizes, x._geometry.dtype),)
-    (made,) = library.call(op, _compute, wanted, x, wide(grid), how)
-    if x is input:
-        args = (input, grid, interpolation_mode, padding_mode, align_corners)
-        table, kernel = getattr(operators, op).table, globals()[op]
-        short.learn(table, kernel, args, made, lambda x, y: _compute(HOST, x, y, how), is_new=True)
-    return cast(made, to)
+    x, places = wide(input), wide(grid)
+    if input._device is CPU:
+        made = allocate(contiguous_geometry(sizes, x._geometry.dtype), CPU)
+        arrays = [t._get_array() for t in (x, places, made)]
+        if _grid_sample(*arrays, how.mode, how.padding, how.align):
+            if x is input and places is grid:
+                args = (input, grid, interpolation_mode, padding_mode, align_corners)
+                table, kernel = getattr(operators, op).table, globals()[op]
+                array = partial(_sampled_array, sizes, how)
+                short.learn(table, kernel, args, made, array, is_new=True)
+            return cast(made, to)
+    x, places = calls.reshape(x, (*sizes[:2], -1)), calls.reshape(places, (sizes[0], -1, count))
+    total: Any = None
+    for spot in _spots(places, how):
+        part = calls.gather(x, 2, _at_all_channels(spot, sizes[1]))
+        weight = spot.weight()
+        part = _masked(part if weight is None else part * calls.unsqueeze(weight, 1), spot)
+        total = part if total is None else total + part
+    return cast(calls.reshape(total, sizes), to)
+
+
+def _sampled_array(sizes: Sizes, how: How, x: Any, places: Any) -> Any:
+    """Return the samples as an array, or None if there is no compiled loop."""
+    made = cpu.empty(sizes, x.dtype)
+    return made if _grid_sample(x, places, made, how.mode, how.padding, how.align) else None
+
+
+def _at_all_channels(spot: Spot, channels: int) -> Tensor:
+    """Return the spot's flat indices as (N, C, P)."""
+    return calls.expand(calls.unsqueeze(spot.at, 1), (-1, channels, -1))
 
 
 def _sizes_of_grad(op: str, grad_output: Tensor, input: Tensor, grid: Tensor) -> Sizes:
@@ -330,8 +282,8 @@ def _backward(
     places = calls.reshape(wide(grid), (samples, -1, count))
     to_input = calls.zeros_like(x) if of_input else None
     to_places: list[Any] = [None] * count
-    for spot in _spots(_OF_TENSORS, places, how):
-        at, weight = calls.expand(calls.unsqueeze(spot.at, 1), grad._geometry.sizes), spot.weight()
+    for spot in _spots(places, how):
+        at, weight = _at_all_channels(spot, channels), spot.weight()
         if to_input is not None:
             part = grad if weight is None else grad * calls.unsqueeze(weight, 1)
             to_input = calls.scatter_add(to_input, 2, at, _masked(part, spot))

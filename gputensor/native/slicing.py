@@ -237,10 +237,6 @@ def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Te
     return tuple([slice(key_set, self, d, s, s + step, 1) for s in starts])
 
 
-def split_sizes(key_set: int, self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    return calls.split_with_sizes(self, split_size, dim)
-
-
 def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     step = _chunk_size("chunk", self, chunks, dim)
     if step == 0:

@@ -134,10 +134,6 @@ def linalg_lu_solve(
     return solve(U, made, True, True, False)
 
 
-def lu_solve(key_set: int, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    return calls.linalg_lu_solve(LU_data, LU_pivots, self, True, False)
-
-
 # --- triangles ------------------------------------------------------------------------------------
 
 

@@ -256,10 +256,6 @@ for _kernel in (msort, argsort):
     jumps(_kernel, lambda: ((operators.sort, CPU_CALL, sort),))
 
 
-def argsort_stable(key_set: int, *args: Any) -> Tensor:
-    return calls.sort_stable(*args)[1]
-
-
 # --- topk -----------------------------------------------------------------------------------------
 
 

@@ -46,7 +46,3 @@ def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:
 
 def mvlgamma_(key_set: int, self: Tensor, p: int) -> Tensor:
     return calls.copy_(self, mvlgamma(key_set, self, p), False)
-
-
-def polygamma_(key_set: int, self: Tensor, n: int) -> Tensor:
-    return calls.copy_(self, calls.polygamma(n, self), False)

@@ -43,16 +43,8 @@ def _linalg_eigh(key_set: int, A: Tensor, UPLO: str = "L", compute_v: bool = Tru
     return factorised("eigh", compute, wanted, A)
 
 
-def linalg_eigh(key_set: int, self: Tensor, UPLO: str = "L") -> Any:
-    return tuple(calls._linalg_eigh(self, UPLO, True))
-
-
 def linalg_eigh_eigvals(key_set: int, *args: Any) -> Any:
     return forms.out(operators.linalg_eigh, 2)(key_set, *args)
-
-
-def linalg_eigvalsh(key_set: int, self: Tensor, UPLO: str = "L") -> Tensor:
-    return calls._linalg_eigh(self, UPLO, self.requires_grad)[0]
 
 
 def linalg_eig(key_set: int, self: Tensor) -> Any:
@@ -64,10 +56,6 @@ def linalg_eig(key_set: int, self: Tensor) -> Any:
         return tuple([x.astype(of.np) for x in namespace.np.linalg.eig(a)])
 
     return factorised("eig", compute, wanted, self)
-
-
-def linalg_eigvals(key_set: int, self: Tensor) -> Tensor:
-    return calls.linalg_eig(self)[0]
 
 
 # --- singular values ------------------------------------------------------------------------------
@@ -102,23 +90,13 @@ def _linalg_svd(
     return library.by_lapack("svd", compute, (u, s, vh), A)
 
 
-def linalg_svd(
-    key_set: int, A: Tensor, full_matrices: bool = True, driver: str | None = None
-) -> Any:
-    return tuple(calls._linalg_svd(A, full_matrices, True, driver))
-
-
-def linalg_svdvals(key_set: int, A: Tensor, driver: str | None = None) -> Tensor:
-    return calls._linalg_svd(A, False, A.requires_grad, driver)[1]
-
-
 def svd(key_set: int, self: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     if compute_uv:
         U, S, Vh = calls._linalg_svd(self, not some, True, None)
         return U, S, adjoint_of(Vh)
     check_matrix("svd", "self", self)
     *batch, m, n = self._geometry.sizes
-    values = linalg_svdvals(0, self)
+    values = calls.linalg_svdvals(self)
     return calls.new_zeros(self, (*batch, m, m)), values, calls.new_zeros(self, (*batch, n, n))
 
 
@@ -207,9 +185,9 @@ def linalg_matrix_rank_atol_rtol_tensor(
         return calls.new_zeros(self, self._geometry.sizes[:-2], int64, None, None, None)
     atol, rtol = _tolerances("matrix_rank", self, atol, rtol)
     if hermitian:
-        values = calls.abs(linalg_eigvalsh(0, self))
+        values = calls.abs(calls.linalg_eigvalsh(self))
     else:
-        values = linalg_svdvals(0, self)
+        values = calls.linalg_svdvals(self)
     above = calls.gt_Tensor(values, _threshold(values, atol, rtol))
     return calls.sum_dim_IntList(above, (-1,), False, None)
 
@@ -242,7 +220,7 @@ def linalg_matrix_norm(
         return calls.linalg_vector_norm(x, 2, dims, keepdim, None)
     if ord in ("nuc", 2, -2):
         order = [d for d in range(x._geometry.ndim) if d not in dims]
-        values = linalg_svdvals(0, calls.permute(x, (*order, *dims)))
+        values = calls.linalg_svdvals(calls.permute(x, (*order, *dims)))
         if ord == "nuc":
             made = calls.sum_dim_IntList(values, (-1,), False, None)
         else:
@@ -292,7 +270,7 @@ def linalg_cond(key_set: int, self: Tensor, p: Any = None) -> Tensor:
     if p is None or p in (2, -2):
         if not self._geometry.numel:
             return calls.new_zeros(self, self._geometry.sizes[:-2])
-        values = linalg_svdvals(0, self)
+        values = calls.linalg_svdvals(self)
         largest, smallest = calls.amax(values, (-1,), False), calls.amin(values, (-1,), False)
         return (
             calls.div_Tensor(smallest, largest) if p == -2 else calls.div_Tensor(largest, smallest)

@@ -218,10 +218,6 @@ shortcuts.jumps(diag, lambda: (
 ))  # fmt: skip
 
 
-def diagflat(key_set: int, self: Tensor, offset: int = 0) -> Tensor:
-    return calls.diag_embed(calls.reshape(self, (-1,)), offset, 0, 1)
-
-
 def vander(key_set: int, x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     shape = x._geometry
     if shape.ndim != 1:

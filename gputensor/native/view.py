@@ -163,10 +163,6 @@ def lift_fresh(key_set: int, self: Tensor) -> Tensor:
     return self
 
 
-def ravel(key_set: int, self: Tensor) -> Tensor:
-    return calls.view(calls.contiguous(self), (-1,))
-
-
 def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     table = operators.flatten_using_ints.table
     sizes, ndim = self._geometry.sizes, self._geometry.ndim
@@ -335,10 +331,6 @@ def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor
 jumps(movedim, lambda: ((operators.permute, CPU_CALL, permute),))
 
 
-def moveaxis_int(key_set: int, *args: Any) -> Tensor:
-    return calls.movedim_int(*args)
-
-
 # --- number of dimensions: squeeze, unsqueeze, expand -------------------------------------------
 
 
@@ -412,14 +404,6 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
 expand: Kernel = view_kernel("expand", _expand_rule)
 
 
-def expand_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.expand(self, other._geometry.sizes, False)
-
-
-def reshape_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.reshape(self, other._geometry.sizes)
-
-
 def sum_to_size(key_set: int, self: Tensor, size: Any) -> Tensor:
     sizes, given = arguments.sizes("sum_to_size", size), self._geometry.sizes
     if broadcast_sizes(given, sizes) != given:
@@ -428,14 +412,6 @@ def sum_to_size(key_set: int, self: Tensor, size: Any) -> Tensor:
     dims = [d for d in range(len(given)) if d < extra or sizes[d - extra] == 1 != given[d]]
     found = calls.sum_dim_IntList(self, tuple(dims), True) if dims else self
     return calls.view(found, sizes) if extra else found
-
-
-def view_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.view(self, other._geometry.sizes)
-
-
-def broadcast_to(key_set: int, self: Tensor, size: Any) -> Tensor:
-    return calls.expand(self, size, False)
 
 
 def atleast_1d(key_set: int, self: Tensor) -> Tensor:

@@ -101,8 +101,3 @@ def out(operator: Operator, loop: str) -> Kernel:
         return write(out, inputs)
 
     return kernel
-
-
-def where(key_set: int, condition: Tensor) -> tuple[Tensor, ...]:
-    """Return the indices of nonzero elements."""
-    return calls.nonzero_numpy(condition)

@@ -319,6 +319,86 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
     ]
 
 
+def test_a_composite_of_one_call_is_written_in_its_row() -> None:
+    row = """
+    - func: turned(Tensor(a) self, int dim=0) -> Tensor(a)
+      dispatch:
+        CompositeImplicitAutograd: calls.transpose_int(self, dim, -1)
+      family: view
+      doc: Turned.
+    """
+    made = emit_kernels.kernels(load.loads(textwrap.dedent(row)), "view")
+    assert "from .. import calls\n" in made
+    assert (
+        "def _turned(key_set, self, dim):\n    return calls.transpose_int(self, dim, -1)\n" in made
+    )
+    assert 'impl(_ops.turned, "CompositeImplicitAutograd", _turned)' in made
+
+
+def test_a_row_lists_functions_of_nn_functional() -> None:
+    row = """
+    - func: bend(Tensor self, Scalar alpha=1, Scalar scale=1) -> Tensor
+      autogen: bend_
+      python_module: nn
+      family: activation
+      nn:
+      - bend(alpha=1.0, inplace=False)
+      - bend_(alpha=1.0)
+      doc: Bent.
+    """
+    model = load.loads(textwrap.dedent(row))
+    bend = model.ops[0]
+    assert bend.called_by_nn == {"bend", "bend_"}
+    both, in_place = ["\n".join(map(str, lines)) for lines in emit_functions.faces(bend)]
+    assert both.startswith("def nn_bend(input, alpha=1.0, inplace=False):\n")
+    assert (
+        'if inplace is not False and _flag("bend", "inplace", inplace):\n'
+        "            return call_bend_(input, alpha)\n"
+        "        return call_bend(input, alpha)\n" in both
+    )
+    assert "return call_bend_(input, alpha)" in in_place and "inplace" not in in_place
+    stub = emit_stubs.nn(model)
+    assert "def bend(input: Tensor, alpha: _Number = 1.0, inplace: bool = False) -> Tensor:" in stub
+
+
+def test_functions_of_nn_functional_name_their_reduction_and_declare_lists() -> None:
+    row = """
+    - func: loss_nd(Tensor self, Tensor target, int reduction=Mean, int[2] stride=[]) -> Tensor
+      python_module: nn
+      family: loss
+      nn: loss(target, stride=None, size_average=None, reduction='mean')
+      doc: Lost.
+    """
+    model = load.loads(textwrap.dedent(row))
+    (lines,) = emit_functions.faces(model.ops[0])
+    made = "\n".join(map(str, lines))
+    assert made.startswith(
+        '@_declares("loss", input="Tensor", target="Tensor", stride="int?|int[]?", '
+        'size_average="bool?", reduction="str")\ndef nn_loss('
+    )
+    assert 'reduction: "none", "mean" or "sum"' in made and "_refuse" not in made
+    number = '_reduction("loss", reduction, size_average)'
+    stride = "() if stride is None else stride"
+    assert f"    return call_loss_nd(input, target, {number}, {stride})" in made
+    stub = " ".join(emit_stubs.nn(model).split())
+    assert "stride: int | Sequence[int] | None = None, size_average: bool | None = None" in stub
+    assert "reduction: str = 'mean') -> Tensor: ..." in stub
+
+
+def test_a_function_of_nn_functional_reads_whether_it_trains() -> None:
+    row = """
+    - func: drop(Tensor input, float p, bool train) -> Tensor
+      family: dropout
+      nn: drop(p=0.5, training=True)
+      doc: Dropped.
+    """
+    model = load.loads(textwrap.dedent(row))
+    (lines,) = emit_functions.faces(model.ops[0])
+    made = "\n".join(map(str, lines))
+    assert 'return call_drop(input, p, _flag("drop", "training", training))' in made
+    assert "training: bool = True) -> Tensor: ..." in emit_stubs.nn(model)
+
+
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
@@ -455,7 +535,8 @@ def chosen(sources: list[str]) -> set[str]:
 
 
 def test_every_form_of_short_cuts_is_used() -> None:
-    users = (*paths.PACKAGE.glob("structured/shortcuts/*.py"), paths.PACKAGE / "native/slicing.py")
+    users = [*paths.PACKAGE.glob("structured/shortcuts/*.py")]
+    users += [paths.PACKAGE / "native" / name for name in ("factory.py", "slicing.py")]
     sources = [path.read_text() for path in users]
     assert len(FORMS) > 20 and not {*FORMS} - chosen(sources)
 

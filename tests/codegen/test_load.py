@@ -230,6 +230,23 @@ BROKEN = [
         "9: erf: 'dispatch' must not mix CompositeImplicitAutograd with backends",
     ),
     (
+        "composition of a backend",
+        GOOD + "  dispatch:\n    CPU: calls.erf(self)\n",
+        "9: erf: 'dispatch.CPU' must be a name in native/, or at a composite key a call of an "
+        "operator (got 'calls.erf(self)')",
+    ),
+    (
+        "composition without a call",
+        GOOD + "  dispatch:\n    CompositeImplicitAutograd: self + 1\n",
+        "9: erf: 'dispatch.CompositeImplicitAutograd' must be a name in native/, or at a composite "
+        "key a call of an operator (got 'self + 1')",
+    ),
+    (
+        "function of nn with another parameter",
+        GOOD + "  nn: erf(alpha=1)\n",
+        "8: erf: 'nn' must hold NAME(parameters after input) (got 'erf(alpha=1)')",
+    ),
+    (
         "no dispatch map",
         GOOD + "  dispatch: erf\n",
         "8: erf: 'dispatch' must map keys to names in native/",

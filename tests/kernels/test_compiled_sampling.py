@@ -1,4 +1,4 @@
-"""The compiled loops of grid_sample against a composition of NumPy functions."""
+"""The compiled loops of grid_sample against the composition of operators."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
-from gputensor.kernels.cpu.quiet import run
 from gputensor.native import sampling
-from gputensor.native.sampling import How, _compute
-from gputensor.runtime.libraries import HOST
 
 from .layouts import LAYOUTS
 
@@ -62,7 +59,8 @@ def test_grid_sample(
             continue
         with monkeypatch.context() as patch:
             patch.setattr(sampling, "_grid_sample", lambda *given: False)
-            expected = run(_compute, HOST, x, grid, How(sizes[2:], mode, padding, align))
+            sampler = getattr(gt.ops.aten, f"grid_sampler_{len(places)}d")
+            expected = sampler(gt.tensor(x), gt.tensor(grid), mode, padding, align).numpy()
         for layout in LAYOUTS:
             for threads in (1, 3):
                 gt.set_num_threads(threads)

@@ -8,7 +8,6 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.native import sampling
 
 F = gt.nn.functional
 
@@ -107,10 +106,3 @@ def test_places_of_the_largest_under_pytorchs_names(count: int) -> None:
         pool = getattr(F, f"fractional_max_pool{count}d_with_indices")
         values, places = pool(x, 2, output_size=3)
         assert gt.equal(x.flatten()[places.flatten()], values.flatten())
-
-
-def test_many_places_are_sampled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, grid = gt.randn(2, 3, 5, 5), gt.rand(2, 30, 30, 2) * 2.4 - 1.2
-    whole = F.grid_sample(x, grid, align_corners=False)
-    monkeypatch.setattr(sampling, "_BLOCK", 1)
-    assert gt.equal(F.grid_sample(x, grid, align_corners=False), whole)

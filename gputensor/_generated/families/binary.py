@@ -573,7 +573,7 @@ def div(input, other, *, rounding_mode=None, out=None):
         other: (*) or number, broadcast with the others.
         rounding_mode: str, optional.
     Gradient:
-        input: div_self_backward(grad, other, rounding_mode)
+        input: grad / conj(other) if rounding_mode is None else zeros_like(grad)
         other: div_other_backward(grad, input, other, rounding_mode)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.div.
 
@@ -1200,7 +1200,7 @@ def fmod(input, other, *, out=None):
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
         other: (*) or number, broadcast with the others.
-    Gradient: input: grad; other: fmod_other_backward(grad, input, other)
+    Gradient: input: grad; other: -grad * div(input, other, rounding_mode="trunc")
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.fmod."""
     try:
         try:
@@ -1285,7 +1285,7 @@ def remainder(input, other, *, out=None):
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
         other: (*) or number, broadcast with the others.
-    Gradient: input: grad; other: remainder_other_backward(grad, input, other)
+    Gradient: input: grad; other: -grad * div(input, other, rounding_mode="floor")
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.remainder.
 
     >>> gt.tensor([5, -5]) % 3, gt.fmod(gt.tensor([5, -5]), 3)
@@ -1614,7 +1614,7 @@ def copysign(input, other, *, out=None):
         input: (*), promoted to a common dtype, integers and bool to the default float; not
             complex.
         other: (*) or number, broadcast with the others.
-    Gradient: input: copysign_backward(grad, input, result); other: zeros_like(grad)
+    Gradient: input: where(input == 0, 0, grad * (result / input)); other: zeros_like(grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.copysign."""
     try:
         try:

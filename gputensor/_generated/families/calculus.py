@@ -14,7 +14,7 @@ def trace(input, *, out=None):
 
     Args:
         input: (*).
-    Gradient: trace_backward(grad, input.shape)
+    Gradient: eye(*input.shape, dtype=grad.dtype, device=grad.device) * grad
     Native: native/calculus.py. Matches torch.trace."""
     try:
         include, keep = _state.get()

@@ -17,7 +17,9 @@ def copy(input, src, non_blocking=False, *, out=None):
     Args:
         input, src: (*).
         non_blocking: bool, default False.
-    Gradient: input: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
+    Gradient:
+        input: zeros_like(grad)
+        src: to_device(grad, src.device, src.dtype, False, False, None)
     Native: native/copy.py. Matches torch.copy."""
     try:
         include, keep = _state.get()
@@ -37,7 +39,9 @@ def Tensor_copy_(self, src, non_blocking=False):
         self, src: (*).
         non_blocking: bool, default False.
     Returns: self.
-    Gradient: self: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
+    Gradient:
+        self: zeros_like(grad)
+        src: to_device(grad, src.device, src.dtype, False, False, None)
     Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_."""
     try:
         if non_blocking is False:

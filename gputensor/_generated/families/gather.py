@@ -20,7 +20,7 @@ def Tensor_index(self, indices):
     Args:
         self: (*).
         indices: Tensors.
-    Gradient: index_backward(grad, self.shape, indices)
+    Gradient: index_put_(new_zeros(grad, self.shape), indices, grad, True)
     Kernels: kernels/cpu/gather.py, kernels/cuda/gather.cu. Matches torch.Tensor.index."""
     try:
         include, keep = _state.get()
@@ -62,7 +62,7 @@ def gather(input, dim, index, *, sparse_grad=False, out=None):
         dim: int.
         index: (*).
         sparse_grad: bool, default False.
-    Gradient: gather_backward(grad, input.shape, dim, index)
+    Gradient: scatter_add_(new_zeros(grad, input.shape), dim, index, grad)
     Kernels: kernels/cpu/gather.py, kernels/cuda/gather.cu. Matches torch.gather.
 
     >>> gt.gather(gt.tensor([[1, 2], [3, 4]]), 1, gt.tensor([[0, 0], [1, 0]]))
@@ -112,7 +112,7 @@ def index_select(input, dim, index, *, out=None):
         input: (*).
         dim: int.
         index: (*).
-    Gradient: index_select_backward(grad, input.shape, dim, index)
+    Gradient: index_add_(new_zeros(grad, input.shape), dim, index, grad, 1)
     Kernels: kernels/cpu/gather.py, kernels/cuda/gather.cu. Matches torch.index_select.
 
     >>> gt.index_select(gt.tensor([[1, 2], [3, 4]]), 1, gt.tensor([1, 0, 1]))
@@ -157,7 +157,7 @@ def take(input, index, *, out=None):
 
     Args:
         input, index: (*).
-    Gradient: take_backward(grad, input.shape, index)
+    Gradient: new_zeros(grad, input.shape).put_(index, grad, True)
     Kernels: kernels/cpu/gather.py, kernels/cuda/gather.cu. Matches torch.take.
 
     >>> gt.take(gt.tensor([[1, 2], [3, 4]]), gt.tensor([0, -1]))

@@ -2,7 +2,7 @@
 """Functions and methods of the operator family max_pool. See dispatch/families.py."""
 
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import declares as _declares, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_max_pool1d = _define(
@@ -51,6 +51,25 @@ def call_max_pool1d_with_indices(
     return op_max_pool1d_with_indices.table[key_set](
         key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
 
+@_declares(
+    "max_pool1d_with_indices", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", dilation="int|int[]", ceil_mode="bool", return_indices="bool")
+def nn_max_pool1d_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+        return_indices=True):
+    """max_pool1d, and the index of each maximum in the input.
+
+    Args:
+        input: (*).
+        kernel_size: int or ints.
+        stride: int or ints, optional.
+        padding: int or ints, default 0.
+        dilation: int or ints, default 1.
+        ceil_mode: bool, default False.
+    Matches torch.nn.functional.max_pool1d_with_indices."""
+    return call_max_pool1d_with_indices(
+        input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
 op_max_pool2d = _define(
     "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor")
 def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
@@ -83,6 +102,25 @@ def call_max_pool2d_with_indices(
     key_set = (self._keys | include) & keep
     return op_max_pool2d_with_indices.table[key_set](
         key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
+
+@_declares(
+    "max_pool2d_with_indices", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", dilation="int|int[]", ceil_mode="bool", return_indices="bool")
+def nn_max_pool2d_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+        return_indices=True):
+    """max_pool2d, and the index of each maximum in the last 2 dimensions.
+
+    Args:
+        input: (*).
+        kernel_size: ints.
+        stride: ints, optional.
+        padding: ints, default 0.
+        dilation: ints, default 1.
+        ceil_mode: bool, default False.
+    Matches torch.nn.functional.max_pool2d_with_indices."""
+    return call_max_pool2d_with_indices(
+        input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
 op_max_pool2d_with_indices_backward = _define(
     "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
@@ -126,6 +164,25 @@ def call_max_pool3d_with_indices(
     key_set = (self._keys | include) & keep
     return op_max_pool3d_with_indices.table[key_set](
         key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
+
+@_declares(
+    "max_pool3d_with_indices", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", dilation="int|int[]", ceil_mode="bool", return_indices="bool")
+def nn_max_pool3d_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+        return_indices=True):
+    """max_pool3d, and the index of each maximum in the last 3 dimensions.
+
+    Args:
+        input: (*).
+        kernel_size: ints.
+        stride: ints, optional.
+        padding: ints, default 0.
+        dilation: ints, default 1.
+        ceil_mode: bool, default False.
+    Matches torch.nn.functional.max_pool3d_with_indices."""
+    return call_max_pool3d_with_indices(
+        input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
 op_max_pool3d_with_indices_backward = _define(
     "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor")

@@ -2,7 +2,7 @@
 """Functions and methods of the operator family norm. See dispatch/families.py."""
 
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import declares as _declares, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_native_layer_norm = _define(
@@ -61,6 +61,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn
         cudnn_enable: bool, default True.
     Native: native/norm.py. Matches torch.layer_norm.
 
+    normalized_shape: the sizes of these dimensions, which are also the sizes of weight and bias.
+
     >>> gt.layer_norm(gt.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])"""
     try:
@@ -77,6 +79,26 @@ def call_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, 
         | (0 if bias is None else bias._keys) | include) & keep
     return op_layer_norm.table[key_set](
         key_set, input, normalized_shape, weight, bias, eps, cudnn_enable)
+
+@_declares(
+    "layer_norm", input="Tensor", normalized_shape="int[]", weight="Tensor?", bias="Tensor?",
+    eps="float")
+def nn_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
+    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and add
+    bias.
+
+    Args:
+        input: (*).
+        normalized_shape: ints.
+        weight, bias: (*), optional.
+        eps: float, default 1e-05.
+    Matches torch.nn.functional.layer_norm.
+
+    normalized_shape: the sizes of these dimensions, which are also the sizes of weight and bias.
+
+    >>> gt.layer_norm(gt.tensor([[1.0, 2.0, 3.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247]])"""
+    return call_layer_norm(input, normalized_shape, weight, bias, eps)
 
 op_rms_norm = _define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")

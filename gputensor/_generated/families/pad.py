@@ -3,7 +3,7 @@
 
 from ...core.arguments import checked_out as _checked_out
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import declares as _declares, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_constant_pad_nd = _define(
@@ -165,3 +165,20 @@ def call_pad(self, pad, mode='constant', value=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_pad.table[key_set](key_set, self, pad, mode, value)
+
+@_declares("pad", input="Tensor", pad="int[]", mode="str", value="float?")
+def nn_pad(input, pad, mode='constant', value=None):
+    """input padded at both ends of the last dimensions.
+
+    Args:
+        input: (*).
+        pad: ints.
+        mode: str, default 'constant'.
+        value: float, optional.
+    Matches torch.nn.functional.pad.
+
+    pad: numbers of elements, (before, after) for each dimension, the last one first;
+    negative numbers crop.
+    mode: "constant", "reflect", "replicate" or "circular". value: for mode "constant", by
+        default 0."""
+    return call_pad(input, pad, mode, value)

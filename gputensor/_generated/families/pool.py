@@ -2,7 +2,7 @@
 """Functions and methods of the operator family pool. See dispatch/families.py."""
 
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import declares as _declares, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_avg_pool1d = _define(
@@ -32,6 +32,24 @@ def call_avg_pool1d(
     return op_avg_pool1d.table[key_set](
         key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
+@_declares(
+    "avg_pool1d", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", ceil_mode="bool", count_include_pad="bool")
+def nn_avg_pool1d(
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    """Means over windows of 1 dimension.
+
+    Args:
+        input: (*).
+        kernel_size: int or ints.
+        stride: int or ints, optional.
+        padding: int or ints, default 0.
+        ceil_mode: bool, default False.
+        count_include_pad: bool, default True.
+    Matches torch.nn.functional.avg_pool1d."""
+    return call_avg_pool1d(
+        input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad)
+
 op_avg_pool2d = _define(
     "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     ("core",))
@@ -47,6 +65,27 @@ def call_avg_pool2d(
     key_set = (self._keys | include) & keep
     return op_avg_pool2d.table[key_set](
         key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+@_declares(
+    "avg_pool2d", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", ceil_mode="bool", count_include_pad="bool", divisor_override="int?")
+def nn_avg_pool2d(
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None):
+    """Means over windows of 2 dimensions; divisor_override replaces the number of elements.
+
+    Args:
+        input: (*).
+        kernel_size: ints.
+        stride: ints, optional.
+        padding: ints, default 0.
+        ceil_mode: bool, default False.
+        count_include_pad: bool, default True.
+        divisor_override: int, optional.
+    Matches torch.nn.functional.avg_pool2d."""
+    return call_avg_pool2d(
+        input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad,
+        divisor_override)
 
 op_avg_pool2d_backward = _define(
     "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
@@ -75,6 +114,27 @@ def call_avg_pool3d(
     key_set = (self._keys | include) & keep
     return op_avg_pool3d.table[key_set](
         key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+@_declares(
+    "avg_pool3d", input="Tensor", kernel_size="int|int[]", stride="int?|int[]?",
+    padding="int|int[]", ceil_mode="bool", count_include_pad="bool", divisor_override="int?")
+def nn_avg_pool3d(
+        input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None):
+    """Means over windows of 3 dimensions; divisor_override replaces the number of elements.
+
+    Args:
+        input: (*).
+        kernel_size: ints.
+        stride: ints, optional.
+        padding: ints, default 0.
+        ceil_mode: bool, default False.
+        count_include_pad: bool, default True.
+        divisor_override: int, optional.
+    Matches torch.nn.functional.avg_pool3d."""
+    return call_avg_pool3d(
+        input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad,
+        divisor_override)
 
 op_avg_pool3d_backward = _define(
     "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")

@@ -4,7 +4,7 @@
 from ...core import errors as _errors
 from ...core.arguments import checked_out as _checked_out, sequence as _sequence
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import declares as _declares, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_flip = _define("aten::flip(Tensor self, int[] dims) -> Tensor", ("core",))
@@ -198,7 +198,7 @@ def channel_shuffle(input, groups, *, out=None):
     Args:
         input: (*).
         groups: int.
-    Gradient: channel_shuffle_backward(grad, groups)
+    Gradient: channel_shuffle(grad, max(grad.shape[1] // groups, 1))
     Native: native/rearrange.py. Matches torch.channel_shuffle."""
     try:
         include, keep = _state.get()
@@ -239,6 +239,21 @@ def call_im2col(self, kernel_size, dilation, padding, stride):
     key_set = (self._keys | include) & keep
     return op_im2col.table[key_set](key_set, self, kernel_size, dilation, padding, stride)
 
+@_declares(
+    "unfold", input="Tensor", kernel_size="int|int[]", dilation="int|int[]", padding="int|int[]",
+    stride="int|int[]")
+def nn_unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The windows of planes (N, C, H, W) as columns (N, C kh kw, L).
+
+    Args:
+        input: (*).
+        kernel_size: ints.
+        dilation: ints, default 1.
+        padding: ints, default 0.
+        stride: ints, default 1.
+    Matches torch.nn.functional.unfold."""
+    return call_im2col(input, kernel_size, dilation, padding, stride)
+
 op_col2im = _define(
     "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
     ("core",))
@@ -249,3 +264,18 @@ def call_col2im(self, output_size, kernel_size, dilation, padding, stride):
     key_set = (self._keys | include) & keep
     return op_col2im.table[key_set](
         key_set, self, output_size, kernel_size, dilation, padding, stride)
+
+@_declares(
+    "fold", input="Tensor", output_size="int|int[]", kernel_size="int|int[]", dilation="int|int[]",
+    padding="int|int[]", stride="int|int[]")
+def nn_fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Planes in which each column is added at the positions from which im2col reads it.
+
+    Args:
+        input: (*).
+        output_size, kernel_size: ints.
+        dilation: ints, default 1.
+        padding: ints, default 0.
+        stride: ints, default 1.
+    Matches torch.nn.functional.fold."""
+    return call_col2im(input, output_size, kernel_size, dilation, padding, stride)

@@ -777,7 +777,7 @@ def put(input, index, source, accumulate=False, *, out=None):
         input, index, source: (*).
         accumulate: bool, default False.
     Gradient:
-        input: put_self_backward(grad, index, source, accumulate)
+        input: grad if accumulate else grad.put(index, zeros_like(source), False)
         source: take(grad, index).reshape(source.shape)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.put."""
     try:
@@ -818,14 +818,6 @@ def Tensor_put_(self, index, source, accumulate=False):
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_put_.table[key_set](key_set, self, index, source, accumulate)
     except Exception as error: return _refuse(error, "put_", Tensor_put_, locals())
-
-def call_put_(self, index, source, accumulate=False):
-    short = op_put_.table.short.get((self._geometry, index._geometry, source._geometry))
-    if short is not None and (made := short(self, index, source, accumulate)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | index._keys | source._keys | include) & keep
-    return op_put_.table[key_set](key_set, self, index, source, accumulate)
 
 op_select_scatter = _define(
     "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", ("core",))

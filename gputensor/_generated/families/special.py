@@ -788,7 +788,7 @@ def special_i0e(input, *, out=None):
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
-    Gradient: grad * i0e_slope(input, result)
+    Gradient: grad * (special_i1e(input) - sgn(input) * result)
     Kernels: kernels/cpu/special.py, kernels/cuda/special.cu. Matches torch.special.i0e."""
     try:
         if out is None:
@@ -856,14 +856,6 @@ def special_i1e(input, *, out=None):
             return op_special_i1e_out.table[key_set](key_set, input, out)
         return op_special_i1e.table[key_set](key_set, input)
     except Exception as error: return _refuse(error, "special_i1e", special_i1e, locals())
-
-def call_special_i1e(self):
-    short = op_special_i1e.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_special_i1e.table[key_set](key_set, self)
 
 op_special_bessel_j0 = _define("aten::special_bessel_j0(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_j0_out = _define(

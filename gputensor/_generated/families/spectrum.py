@@ -103,6 +103,11 @@ def linalg_eigvalsh(input, UPLO='L', *, out=None):
         return op_linalg_eigvalsh.table[key_set](key_set, input, UPLO)
     except Exception as error: return _refuse(error, "linalg_eigvalsh", linalg_eigvalsh, locals())
 
+def call_linalg_eigvalsh(self, UPLO='L'):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_linalg_eigvalsh.table[key_set](key_set, self, UPLO)
+
 op_linalg_eigvals = _define("aten::linalg_eigvals(Tensor self) -> Tensor")
 op_linalg_eigvals_out = _define(
     "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
@@ -163,6 +168,11 @@ def linalg_svdvals(A, *, driver=None, out=None):
             return op_linalg_svdvals_out.table[key_set](key_set, A, driver, out)
         return op_linalg_svdvals.table[key_set](key_set, A, driver)
     except Exception as error: return _refuse(error, "linalg_svdvals", linalg_svdvals, locals())
+
+def call_linalg_svdvals(A, driver=None):
+    include, keep = _state.get()
+    key_set = (A._keys | include) & keep
+    return op_linalg_svdvals.table[key_set](key_set, A, driver)
 
 op_svd = _define(
     "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"

@@ -16,7 +16,20 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import bind, casts, counts, impl, out_of, refuses_out
 from ...native import activation as native
+from .. import calls
 from .. import operators as _ops
+
+def _selu(key_set, self):
+    return calls.elu(self, 1.6732632423543772, 1.0507009873554805, 1)
+
+def _relu6(key_set, self):
+    return calls.hardtanh(self, 0, 6)
+
+def _relu6_(key_set, self):
+    return calls.hardtanh_(self, 0, 6)
+
+def _log_sigmoid(key_set, self):
+    return calls.log_sigmoid_forward(self)[0]
 
 def install() -> None:
     bind(_ops.gelu, native.mode_functional, "gelu", GeluBackward0)
@@ -35,13 +48,13 @@ def install() -> None:
     bind(_ops.elu_, native.inplace, "elu", counts, EluBackward0)
     bind(_ops.elu_out, native.out, "elu", counts, refuses_out)
     bind(_ops.elu_backward, native.functional, "elu_backward", EluBackwardBackward0)
-    impl(_ops.selu, "CompositeImplicitAutograd", native.selu)
+    impl(_ops.selu, "CompositeImplicitAutograd", _selu)
     impl(_ops.selu_, "CompositeImplicitAutograd", _forms.inplace(_ops.selu))
     impl(_ops.celu, "CompositeExplicitAutograd", native.celu, CeluBackward0)
     impl(_ops.celu_, "CompositeExplicitAutograd", _forms.inplace(_ops.celu), counts, CeluBackward0)
     out_of(_ops.celu_out, _ops.celu)
-    impl(_ops.relu6, "CompositeImplicitAutograd", native.relu6)
-    impl(_ops.relu6_, "CompositeImplicitAutograd", native.relu6_)
+    impl(_ops.relu6, "CompositeImplicitAutograd", _relu6)
+    impl(_ops.relu6_, "CompositeImplicitAutograd", _relu6_)
     bind(_ops.hardtanh, native.functional, "hardtanh", HardtanhBackward0)
     bind(_ops.hardtanh_, native.inplace, "hardtanh", counts, HardtanhBackward0)
     bind(_ops.hardtanh_out, native.out, "hardtanh", counts, refuses_out)
@@ -85,7 +98,7 @@ def install() -> None:
     impl(_ops.glu, "CompositeImplicitAutograd", native.glu)
     out_of(_ops.glu_out, _ops.glu)
     bind(_ops._gated, native.functional, "_gated", GluBackward0)
-    impl(_ops.log_sigmoid, "CompositeImplicitAutograd", native.log_sigmoid)
+    impl(_ops.log_sigmoid, "CompositeImplicitAutograd", _log_sigmoid)
     out_of(_ops.log_sigmoid_out, _ops.log_sigmoid)
     impl(
         _ops.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,

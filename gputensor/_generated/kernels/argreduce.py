@@ -8,24 +8,37 @@ from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, counts, impl, out_of, passes, refuses_out
 from ...native import argreduce as native
+from .. import calls
 from .. import operators as _ops
+
+def _max(key_set, self):
+    return calls.amax(self, (), False)
+
+def _max_other(key_set, self, other):
+    return calls.maximum(self, other)
+
+def _min(key_set, self):
+    return calls.amin(self, (), False)
+
+def _min_other(key_set, self, other):
+    return calls.minimum(self, other)
 
 def install() -> None:
     bind(_ops.argmax, native.functional, "argmax", passes)
     bind(_ops.argmax_out, native.out, "argmax", counts, refuses_out)
     bind(_ops.argmin, native.functional, "argmin", passes)
     bind(_ops.argmin_out, native.out, "argmin", counts, refuses_out)
-    impl(_ops.max, "CompositeExplicitAutograd", native.max, MaxBackward1)
+    impl(_ops.max, "CompositeExplicitAutograd", _max, MaxBackward1)
     out_of(_ops.max_unary_out, _ops.max)
     bind(_ops.max_dim, native.select_functional, "max", MaxBackward0)
     impl(_ops.max_dim_max, "CompositeExplicitAutograd", native.max_dim_max, counts, refuses_out)
-    impl(_ops.max_other, "CompositeImplicitAutograd", native.max_other)
+    impl(_ops.max_other, "CompositeImplicitAutograd", _max_other)
     out_of(_ops.max_out, _ops.max_other)
-    impl(_ops.min, "CompositeExplicitAutograd", native.min, MinBackward1)
+    impl(_ops.min, "CompositeExplicitAutograd", _min, MinBackward1)
     out_of(_ops.min_unary_out, _ops.min)
     bind(_ops.min_dim, native.select_functional, "min", MinBackward0)
     impl(_ops.min_dim_min, "CompositeExplicitAutograd", native.min_dim_min, counts, refuses_out)
-    impl(_ops.min_other, "CompositeImplicitAutograd", native.min_other)
+    impl(_ops.min_other, "CompositeImplicitAutograd", _min_other)
     out_of(_ops.min_out, _ops.min_other)
     impl(_ops.aminmax, "CompositeExplicitAutograd", native.aminmax, AminmaxBackward0)
     out_of(_ops.aminmax_out, _ops.aminmax, 2)

@@ -5,7 +5,11 @@ from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import bind, counts, forwards, impl, passes, refuses_out
 from ...native import comparison as native
+from .. import calls
 from .. import operators as _ops
+
+def _allclose(key_set, self, other, rtol, atol, equal_nan):
+    return bool(calls.all(calls.isclose(self, other, rtol, atol, equal_nan)))
 
 def install() -> None:
     bind(_ops.eq_Tensor, native.functional, "eq", passes)
@@ -84,7 +88,7 @@ def install() -> None:
     bind(_ops.logical_xor_, native.inplace, "logical_xor", counts, LogicalXorBackward0)
     bind(_ops.logical_xor_out, native.out, "logical_xor", counts, refuses_out)
     impl(_ops.isclose, "CompositeImplicitAutograd", native.isclose)
-    impl(_ops.allclose, "CompositeExplicitAutograd", native.allclose, passes)
+    impl(_ops.allclose, "CompositeExplicitAutograd", _allclose, passes)
     impl(_ops.equal, "CompositeExplicitAutograd", native.equal, passes)
 
 class EqBackward0(_Node):  # eq_.Tensor

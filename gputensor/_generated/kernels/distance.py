@@ -9,7 +9,11 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import casts, counts, impl, out_of, passes
 from ...native import distance as native
+from .. import calls
 from .. import operators as _ops
+
+def _dist(key_set, self, other, p):
+    return calls.norm_Scalar(calls.sub_Tensor(self, other), p)
 
 def install() -> None:
     impl(
@@ -32,7 +36,7 @@ def install() -> None:
         _ops.linalg_vector_norm, "CompositeExplicitAutograd", native.linalg_vector_norm,
         LinalgVectorNormBackward0, casts(CUDA="fp32_set_opt_dtype"))
     out_of(_ops.linalg_vector_norm_out, _ops.linalg_vector_norm)
-    impl(_ops.dist, "CompositeExplicitAutograd", native.dist, DistBackward0, casts(CUDA="fp32"))
+    impl(_ops.dist, "CompositeExplicitAutograd", _dist, DistBackward0, casts(CUDA="fp32"))
     out_of(_ops.dist_out, _ops.dist)
     impl(
         _ops.renorm, "CompositeExplicitAutograd", native.renorm, RenormBackward0,

@@ -8,7 +8,11 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl, out_of, passes
 from ...native import factor as native
+from .. import calls
 from .. import operators as _ops
+
+def _qr(key_set, self, some):
+    return tuple(calls.linalg_qr(self, "reduced" if some else "complete"))
 
 def install() -> None:
     impl(
@@ -53,7 +57,7 @@ def install() -> None:
     out_of(_ops.linalg_lu_out, _ops.linalg_lu, 3)
     impl(_ops.linalg_ldl_factor, "CompositeImplicitAutograd", native.linalg_ldl_factor)
     out_of(_ops.linalg_ldl_factor_out, _ops.linalg_ldl_factor, 2)
-    impl(_ops.qr, "CompositeImplicitAutograd", native.qr, casts(CPU="fp32"))
+    impl(_ops.qr, "CompositeImplicitAutograd", _qr, casts(CPU="fp32"))
     out_of(_ops.qr_Q, _ops.qr, 2)
     impl(
         _ops.linalg_householder_product, "CompositeImplicitAutograd",

@@ -6,7 +6,14 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl, out_of
 from ...native import linalg as native
+from .. import calls
 from .. import operators as _ops
+
+def _linalg_diagonal(key_set, A, offset, dim1, dim2):
+    return calls.diagonal(A, offset, dim1, dim2)
+
+def _matrix_exp(key_set, self):
+    return calls.linalg_matrix_exp(self)
 
 def install() -> None:
     impl(
@@ -14,12 +21,12 @@ def install() -> None:
         LinalgMatrixExpBackward0)
     out_of(_ops.linalg_matrix_exp_out, _ops.linalg_matrix_exp)
     impl(_ops.linalg_vander, "CompositeImplicitAutograd", native.linalg_vander)
-    impl(_ops.linalg_diagonal, "CompositeImplicitAutograd", native.linalg_diagonal)
+    impl(_ops.linalg_diagonal, "CompositeImplicitAutograd", _linalg_diagonal)
     impl(_ops.linalg_cross, "CompositeImplicitAutograd", native.linalg_cross)
     out_of(_ops.linalg_cross_out, _ops.linalg_cross)
     impl(_ops.cross, "CompositeImplicitAutograd", native.cross, casts(CUDA="promote"))
     out_of(_ops.cross_out, _ops.cross)
-    impl(_ops.matrix_exp, "CompositeImplicitAutograd", native.matrix_exp)
+    impl(_ops.matrix_exp, "CompositeImplicitAutograd", _matrix_exp)
     impl(_ops.matrix_power, "CompositeImplicitAutograd", native.matrix_power)
     out_of(_ops.matrix_power_out, _ops.matrix_power)
     impl(_ops.linalg_matrix_power, "CompositeImplicitAutograd", native.matrix_power)

@@ -8,11 +8,18 @@ from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl, passes
 from ...native import loss as native
+from .. import calls
 from .. import operators as _ops
+
+def _nll_loss(key_set, self, target, weight, reduction, ignore_index):
+    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+def _nll_loss2d(key_set, self, target, weight, reduction, ignore_index):
+    return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 def install() -> None:
     impl(_ops.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
-    impl(_ops.nll_loss, "CompositeImplicitAutograd", native.nll_loss, casts("fp32"))
+    impl(_ops.nll_loss, "CompositeImplicitAutograd", _nll_loss, casts("fp32"))
     impl(
         _ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
         loop="nll_loss")
@@ -28,7 +35,7 @@ def install() -> None:
     impl(
         _ops._cross_entropy_backward, "CompositeExplicitAutograd", native._cross_entropy_backward,
         passes)
-    impl(_ops.nll_loss2d, "CompositeImplicitAutograd", native.nll_loss2d, casts("fp32"))
+    impl(_ops.nll_loss2d, "CompositeImplicitAutograd", _nll_loss2d, casts("fp32"))
     impl(
         _ops.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
         NllLoss2DBackward0)

@@ -9,19 +9,29 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl
 from ...native import max_pool as native
+from .. import calls
 from .. import operators as _ops
 
+def _max_pool1d(key_set, self, kernel_size, stride, padding, dilation, ceil_mode):
+    return calls.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
+
+def _max_pool2d(key_set, self, kernel_size, stride, padding, dilation, ceil_mode):
+    return calls.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
+
+def _max_pool3d(key_set, self, kernel_size, stride, padding, dilation, ceil_mode):
+    return calls.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
+
 def install() -> None:
-    impl(_ops.max_pool1d, "CompositeImplicitAutograd", native.max_pool1d)
+    impl(_ops.max_pool1d, "CompositeImplicitAutograd", _max_pool1d)
     impl(_ops.max_pool1d_with_indices, "CompositeImplicitAutograd", native.max_pool1d_with_indices)
-    impl(_ops.max_pool2d, "CompositeImplicitAutograd", native.max_pool2d)
+    impl(_ops.max_pool2d, "CompositeImplicitAutograd", _max_pool2d)
     impl(
         _ops.max_pool2d_with_indices, "CPU, CUDA, Meta", native.max_pool2d_with_indices,
         MaxPool2DWithIndicesBackward0)
     impl(
         _ops.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
         native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0)
-    impl(_ops.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
+    impl(_ops.max_pool3d, "CompositeImplicitAutograd", _max_pool3d, casts(CPU="fp32"))
     impl(
         _ops.max_pool3d_with_indices, "CPU, CUDA, Meta", native.max_pool3d_with_indices,
         MaxPool3DWithIndicesBackward0)

@@ -8,7 +8,20 @@ from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import impl, out_of
 from ...native import moments as native
+from .. import calls
 from .. import operators as _ops
+
+def _std_mean(key_set, self, unbiased):
+    return calls.std_mean_correction(self, None, int(unbiased), False)
+
+def _std_mean_dim(key_set, self, dim, unbiased, keepdim):
+    return calls.std_mean_correction(self, dim, int(unbiased), keepdim)
+
+def _var_mean(key_set, self, unbiased):
+    return calls.var_mean_correction(self, None, int(unbiased), False)
+
+def _var_mean_dim(key_set, self, dim, unbiased, keepdim):
+    return calls.var_mean_correction(self, dim, int(unbiased), keepdim)
 
 def install() -> None:
     impl(_ops.std, "CompositeImplicitAutograd", native.std)
@@ -16,8 +29,8 @@ def install() -> None:
     out_of(_ops.std_out, _ops.std_dim)
     impl(_ops.std_correction, "CompositeExplicitAutograd", native.std_correction, StdBackward0)
     out_of(_ops.std_correction_out, _ops.std_correction)
-    impl(_ops.std_mean, "CompositeImplicitAutograd", native.std_mean)
-    impl(_ops.std_mean_dim, "CompositeImplicitAutograd", native.std_mean_dim)
+    impl(_ops.std_mean, "CompositeImplicitAutograd", _std_mean)
+    impl(_ops.std_mean_dim, "CompositeImplicitAutograd", _std_mean_dim)
     impl(
         _ops.std_mean_correction, "CompositeExplicitAutograd", native.std_mean_correction,
         StdMeanBackward0)
@@ -27,8 +40,8 @@ def install() -> None:
     out_of(_ops.var_out, _ops.var_dim)
     impl(_ops.var_correction, "CompositeExplicitAutograd", native.var_correction, VarBackward0)
     out_of(_ops.var_correction_out, _ops.var_correction)
-    impl(_ops.var_mean, "CompositeImplicitAutograd", native.var_mean)
-    impl(_ops.var_mean_dim, "CompositeImplicitAutograd", native.var_mean_dim)
+    impl(_ops.var_mean, "CompositeImplicitAutograd", _var_mean)
+    impl(_ops.var_mean_dim, "CompositeImplicitAutograd", _var_mean_dim)
     impl(
         _ops.var_mean_correction, "CompositeExplicitAutograd", native.var_mean_correction,
         VarMeanBackward0)

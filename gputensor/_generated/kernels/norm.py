@@ -10,7 +10,24 @@ from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import norm as native
+from .. import calls
 from .. import operators as _ops
+
+def _layer_norm(key_set, input, normalized_shape, weight, bias, eps, cudnn_enable):
+    return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+def __native_batch_norm_legit(
+        key_set, input, weight, bias, running_mean, running_var, training, momentum, eps):
+    return calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+def __native_batch_norm_legit_no_stats(key_set, input, weight, bias, training, momentum, eps):
+    return calls.native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+
+def __native_batch_norm_legit_no_training(
+        key_set, input, weight, bias, running_mean, running_var, momentum, eps):
+    return calls.native_batch_norm(
+        input, weight, bias, running_mean, running_var, False, momentum, eps)
 
 def install() -> None:
     impl(
@@ -19,7 +36,7 @@ def install() -> None:
     impl(
         _ops.native_layer_norm_backward, "CompositeExplicitAutograd",
         native.native_layer_norm_backward, NativeLayerNormBackwardBackward0)
-    impl(_ops.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
+    impl(_ops.layer_norm, "CompositeImplicitAutograd", _layer_norm, casts(CUDA="fp32"))
     impl(_ops.rms_norm, "CompositeImplicitAutograd", native.rms_norm, casts(CUDA="fp32"))
     impl(
         _ops.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
@@ -34,14 +51,13 @@ def install() -> None:
     impl(
         _ops.native_batch_norm_backward, "CompositeExplicitAutograd",
         native.native_batch_norm_backward, NativeBatchNormBackwardBackward0)
-    impl(
-        _ops._native_batch_norm_legit, "CompositeImplicitAutograd", native._native_batch_norm_legit)
+    impl(_ops._native_batch_norm_legit, "CompositeImplicitAutograd", __native_batch_norm_legit)
     impl(
         _ops._native_batch_norm_legit_no_stats, "CompositeImplicitAutograd",
-        native._native_batch_norm_legit_no_stats)
+        __native_batch_norm_legit_no_stats)
     impl(
         _ops._native_batch_norm_legit_no_training, "CompositeImplicitAutograd",
-        native._native_batch_norm_legit_no_training)
+        __native_batch_norm_legit_no_training)
     impl(_ops._batch_norm_with_update, "CompositeImplicitAutograd", native._batch_norm_with_update)
     impl(_ops.batch_norm, "CompositeImplicitAutograd", native.batch_norm)
     impl(_ops.instance_norm, "CompositeImplicitAutograd", native.instance_norm)

@@ -8,7 +8,11 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import casts, counts, impl, out_of
 from ...native import products as native
+from .. import calls
 from .. import operators as _ops
+
+def _linalg_matmul(key_set, self, other):
+    return calls.matmul(self, other)
 
 def install() -> None:
     impl(_ops.dot, "CPU, CUDA, Meta", native.dot, DotBackward0, casts(CUDA="promote"))
@@ -51,7 +55,7 @@ def install() -> None:
         _ops.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
         casts("lower_precision_fp"))
     out_of(_ops.linalg_vecdot_out, _ops.linalg_vecdot)
-    impl(_ops.linalg_matmul, "CompositeImplicitAutograd", native.linalg_matmul)
+    impl(_ops.linalg_matmul, "CompositeImplicitAutograd", _linalg_matmul)
     out_of(_ops.linalg_matmul_out, _ops.linalg_matmul)
 
 class DotBackward0(_Node):  # dot

@@ -4,7 +4,7 @@
 from ...autograd.formulas import (
     _unsafe_masked_index, index_fill, index_select, scatter, select_scatter, take, zeros_like)
 from ...autograd.formulas.indices import (
-    index_fill_value_backward, index_put_self_backward, index_self, index_source, put_self_backward,
+    index_fill_value_backward, index_put_self_backward, index_self, index_source,
     scatter_src_backward, scatter_value_backward, scattered_self, scattered_src,
     slice_scatter_backward)
 from ...autograd.formulas.numbers import scaled
@@ -441,9 +441,10 @@ class PutBackward0(_Node):  # put
         to_self, to_source = node.edges
         grad_self = grad_source = None
         if to_self is not None:
+            accumulate = node.saved_accumulate
             index = node.saved_index.unpack(node)
             source = node.saved_source.unpack(node)
-            grad_self = put_self_backward(grad, index, source, node.saved_accumulate)
+            grad_self = grad if accumulate else grad.put(index, zeros_like(source), False)
         if to_source is not None:
             grad_source = take(grad, node.saved_index.unpack(node)).reshape(node.saved_source_shape)
         return grad_self, grad_source

@@ -12,7 +12,11 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import copied, counts, impl, out_of, tracks
 from ...native import slicing as native
+from .. import calls
 from .. import operators as _ops
+
+def _split_sizes(key_set, self, split_size, dim):
+    return calls.split_with_sizes(self, split_size, dim)
 
 def install() -> None:
     impl(_ops.narrow, "CompositeImplicitAutograd", native.narrow)
@@ -52,7 +56,7 @@ def install() -> None:
     impl(
         _ops.split_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.split_Tensor),
         copied(SplitBackward0))
-    impl(_ops.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
+    impl(_ops.split_sizes, "CompositeImplicitAutograd", _split_sizes)
     impl(
         _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0)

@@ -8,7 +8,11 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, counts, impl, out_of, passes, refuses_out
 from ...native import solve as native
+from .. import calls
 from .. import operators as _ops
+
+def _lu_solve(key_set, self, LU_data, LU_pivots):
+    return calls.linalg_lu_solve(LU_data, LU_pivots, self, True, False)
 
 def install() -> None:
     impl(_ops.linalg_lu_solve, "CompositeImplicitAutograd", native.linalg_lu_solve)
@@ -49,7 +53,7 @@ def install() -> None:
     impl(
         _ops.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X, counts,
         refuses_out)
-    impl(_ops.lu_solve, "CompositeImplicitAutograd", native.lu_solve, casts(CPU="fp32"))
+    impl(_ops.lu_solve, "CompositeImplicitAutograd", _lu_solve, casts(CPU="fp32"))
     out_of(_ops.lu_solve_out, _ops.lu_solve)
     impl(
         _ops.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,

@@ -7,7 +7,11 @@ from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import impl, out_of
 from ...native import sort as native
+from .. import calls
 from .. import operators as _ops
+
+def _argsort_stable(key_set, self, stable, dim, descending):
+    return calls.sort_stable(self, stable, dim, descending)[1]
 
 def install() -> None:
     impl(_ops.sort, "CPU, CUDA, Meta", native.sort, SortBackward0)
@@ -17,7 +21,7 @@ def install() -> None:
     impl(_ops.msort, "CompositeImplicitAutograd", native.msort)
     out_of(_ops.msort_out, _ops.msort)
     impl(_ops.argsort, "CompositeImplicitAutograd", native.argsort)
-    impl(_ops.argsort_stable, "CompositeImplicitAutograd", native.argsort_stable)
+    impl(_ops.argsort_stable, "CompositeImplicitAutograd", _argsort_stable)
     out_of(_ops.argsort_stable_out, _ops.argsort_stable)
     impl(_ops.topk, "CPU, CUDA, Meta", native.topk, TopkBackward0)
     out_of(_ops.topk_values, _ops.topk, 2)

@@ -2,17 +2,21 @@
 """Registrations of the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, polygamma, special_erfcx, special_i1, special_zeta, xlogy)
+    digamma, exp, polygamma, sgn, special_erfcx, special_i1, special_i1e, special_zeta, xlogy)
 from ...autograd.formulas.numbers import logit_backward
 from ...autograd.formulas.pointwise import (
-    i0e_slope, i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope)
+    i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope)
 from ...autograd.formulas.scan import not_implemented
 from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, impl, out_of, passes, refuses_out
 from ...native import special as native
+from .. import calls
 from .. import operators as _ops
+
+def _polygamma_(key_set, self, n):
+    return calls.copy_(self, calls.polygamma(n, self), False)
 
 def install() -> None:
     bind(_ops.lgamma, native.functional, "lgamma", LgammaBackward0)
@@ -286,7 +290,7 @@ def install() -> None:
     out_of(_ops.mvlgamma_out, _ops.mvlgamma)
     forwards(_ops.special_multigammaln, _ops.mvlgamma)
     forwards(_ops.special_multigammaln_out, _ops.mvlgamma_out)
-    impl(_ops.polygamma_, "CompositeImplicitAutograd", native.polygamma_)
+    impl(_ops.polygamma_, "CompositeImplicitAutograd", _polygamma_)
     impl(_ops.mvlgamma_, "CompositeImplicitAutograd", native.mvlgamma_)
 
 class LgammaBackward0(_Node):  # lgamma
@@ -511,7 +515,8 @@ class SpecialI0EBackward0(_Node):  # special_i0e
     def keep(node, self):
         node.saved_self = _save(self)
     def backward(node, grad):
-        return (grad * i0e_slope(node.saved_self.unpack(node), node.saved_result.unpack(node)),)
+        self = node.saved_self.unpack(node)
+        return (grad * (special_i1e(self) - sgn(self) * node.saved_result.unpack(node)),)
     def release(node):
         node.saved_self = node.saved_result = _FREED
 

@@ -7,7 +7,23 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, counts, impl, out_of, refuses_out
 from ...native import spectrum as native
+from .. import calls
 from .. import operators as _ops
+
+def _linalg_eigh(key_set, self, UPLO):
+    return tuple(calls._linalg_eigh(self, UPLO, True))
+
+def _linalg_eigvalsh(key_set, self, UPLO):
+    return calls._linalg_eigh(self, UPLO, self.requires_grad)[0]
+
+def _linalg_eigvals(key_set, self):
+    return calls.linalg_eig(self)[0]
+
+def _linalg_svd(key_set, A, full_matrices, driver):
+    return tuple(calls._linalg_svd(A, full_matrices, True, driver))
+
+def _linalg_svdvals(key_set, A, driver):
+    return calls._linalg_svd(A, False, A.requires_grad, driver)[1]
 
 def install() -> None:
     impl(_ops._linalg_eigh, "CPU, CUDA, Meta", native._linalg_eigh, LinalgEighBackward0)
@@ -18,19 +34,17 @@ def install() -> None:
     out_of(_ops.linalg_eig_out, _ops.linalg_eig, 2)
     impl(_ops._linalg_svd, "CPU, CUDA, Meta", native._linalg_svd, LinalgSvdBackward0)
     out_of(_ops._linalg_svd_U, _ops._linalg_svd, 3)
-    impl(_ops.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh, casts(CPU="fp32"))
+    impl(_ops.linalg_eigh, "CompositeImplicitAutograd", _linalg_eigh, casts(CPU="fp32"))
     impl(
         _ops.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals, counts,
         refuses_out)
-    impl(
-        _ops.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh,
-        casts(CPU="fp32"))
+    impl(_ops.linalg_eigvalsh, "CompositeImplicitAutograd", _linalg_eigvalsh, casts(CPU="fp32"))
     out_of(_ops.linalg_eigvalsh_out, _ops.linalg_eigvalsh)
-    impl(_ops.linalg_eigvals, "CompositeImplicitAutograd", native.linalg_eigvals, casts(CPU="fp32"))
+    impl(_ops.linalg_eigvals, "CompositeImplicitAutograd", _linalg_eigvals, casts(CPU="fp32"))
     out_of(_ops.linalg_eigvals_out, _ops.linalg_eigvals)
-    impl(_ops.linalg_svd, "CompositeImplicitAutograd", native.linalg_svd, casts(CPU="fp32"))
+    impl(_ops.linalg_svd, "CompositeImplicitAutograd", _linalg_svd, casts(CPU="fp32"))
     out_of(_ops.linalg_svd_U, _ops.linalg_svd, 3)
-    impl(_ops.linalg_svdvals, "CompositeImplicitAutograd", native.linalg_svdvals, casts(CPU="fp32"))
+    impl(_ops.linalg_svdvals, "CompositeImplicitAutograd", _linalg_svdvals, casts(CPU="fp32"))
     out_of(_ops.linalg_svdvals_out, _ops.linalg_svdvals)
     impl(_ops.svd, "CompositeImplicitAutograd", native.svd, casts(CPU="fp32"))
     out_of(_ops.svd_U, _ops.svd, 3)

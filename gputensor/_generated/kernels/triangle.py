@@ -7,7 +7,11 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import counts, impl, out_of, passes, selects
 from ...native import triangle as native
+from .. import calls
 from .. import operators as _ops
+
+def _diagflat(key_set, self, offset):
+    return calls.diag_embed(calls.reshape(self, (-1,)), offset, 0, 1)
 
 def install() -> None:
     impl(_ops.tril, "CompositeExplicitAutograd", native.tril, TrilBackward0)
@@ -22,7 +26,7 @@ def install() -> None:
     out_of(_ops.diag_out, _ops.diag)
     impl(_ops.diag_embed, "CompositeExplicitAutograd", native.diag_embed, DiagEmbedBackward0)
     out_of(_ops.diag_embed_out, _ops.diag_embed)
-    impl(_ops.diagflat, "CompositeImplicitAutograd", native.diagflat)
+    impl(_ops.diagflat, "CompositeImplicitAutograd", _diagflat)
     impl(_ops.vander, "CompositeImplicitAutograd", native.vander)
 
 class TrilBackward0(_Node):  # tril

@@ -9,7 +9,26 @@ from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
 from ...makers.rows import copied, counts, impl, out_of, passes, tracks
 from ...native import view as native
+from .. import calls
 from .. import operators as _ops
+
+def _expand_as(key_set, self, other):
+    return calls.expand(self, other._geometry.sizes, False)
+
+def _reshape_as(key_set, self, other):
+    return calls.reshape(self, other._geometry.sizes)
+
+def _view_as(key_set, self, other):
+    return calls.view(self, other._geometry.sizes)
+
+def _moveaxis_int(key_set, self, source, destination):
+    return calls.movedim_int(self, source, destination)
+
+def _ravel(key_set, self):
+    return calls.view(calls.contiguous(self), (-1,))
+
+def _broadcast_to(key_set, self, size):
+    return calls.expand(self, size, False)
 
 def install() -> None:
     impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
@@ -51,10 +70,10 @@ def install() -> None:
         _ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand),
         copied(ExpandBackward0))
     out_of(_ops.expand_copy_out, _ops.expand_copy)
-    impl(_ops.expand_as, "CompositeImplicitAutograd", native.expand_as)
-    impl(_ops.reshape_as, "CompositeImplicitAutograd", native.reshape_as)
+    impl(_ops.expand_as, "CompositeImplicitAutograd", _expand_as)
+    impl(_ops.reshape_as, "CompositeImplicitAutograd", _reshape_as)
     impl(_ops.sum_to_size, "CompositeImplicitAutograd", native.sum_to_size)
-    impl(_ops.view_as, "CompositeImplicitAutograd", native.view_as)
+    impl(_ops.view_as, "CompositeImplicitAutograd", _view_as)
     impl(_ops.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
     impl(
         _ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze),
@@ -100,14 +119,14 @@ def install() -> None:
     impl(_ops.detach_copy, "CompositeExplicitAutograd", _forms.copy(_ops.detach), passes)
     out_of(_ops.detach_copy_out, _ops.detach_copy)
     impl(_ops.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
-    impl(_ops.moveaxis_int, "CompositeImplicitAutograd", native.moveaxis_int)
+    impl(_ops.moveaxis_int, "CompositeImplicitAutograd", _moveaxis_int)
     impl(_ops.swapdims, "CompositeImplicitAutograd", native.swapaxes)
     impl(_ops.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
     impl(_ops.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)
     impl(_ops.adjoint, "CompositeImplicitAutograd", native.adjoint)
     impl(_ops.mH, "CompositeImplicitAutograd", native.adjoint)
-    impl(_ops.ravel, "CompositeImplicitAutograd", native.ravel)
-    impl(_ops.broadcast_to, "CompositeImplicitAutograd", native.broadcast_to)
+    impl(_ops.ravel, "CompositeImplicitAutograd", _ravel)
+    impl(_ops.broadcast_to, "CompositeImplicitAutograd", _broadcast_to)
     impl(_ops.atleast_1d, "CompositeImplicitAutograd", native.atleast_1d)
     impl(_ops.atleast_1d_Sequence, "CompositeImplicitAutograd", native.atleast_1d_each)
     impl(_ops.atleast_2d, "CompositeImplicitAutograd", native.atleast_2d)

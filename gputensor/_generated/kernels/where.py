@@ -6,10 +6,14 @@ from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, counts, forwards, impl, refuses_out
 from ...native import where as native
+from .. import calls
 from .. import operators as _ops
 
+def _where(key_set, condition):
+    return calls.nonzero_numpy(condition)
+
 def install() -> None:
-    impl(_ops.where, "CompositeImplicitAutograd", native.where)
+    impl(_ops.where, "CompositeImplicitAutograd", _where)
     bind(_ops.where_self, native.functional, "where", WhereBackward0)
     bind(_ops.where_self_out, native.out, "where", counts, refuses_out)
     forwards(_ops.where_ScalarSelf, _ops.where_self)

@@ -19,14 +19,6 @@ from .views import _zeros_around
 # --- indices --------------------------------------------------------------------------------------
 
 
-def index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
-    return calls.index_put_(_zeros_around(grad, shape), indices, grad, True)
-
-
-def unsafe_index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
-    return calls._unsafe_index_put(_zeros_around(grad, shape), indices, grad, True)
-
-
 def unsafe_masked_index_backward(grad: Tensor, shape: Sizes, mask: Tensor, indices: Any) -> Tensor:
     zeros = _zeros_around(grad, shape)
     return calls._unsafe_masked_index_put_accumulate(zeros, mask, indices, grad)
@@ -36,10 +28,6 @@ def index_put_self_backward(grad: Tensor, indices: Any, values: Tensor, accumula
     if accumulate:
         return grad
     return calls.index_put(grad, indices, _zeros_around(values, ()), False)
-
-
-def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    return calls.scatter_add_(_zeros_around(grad, shape), dim, index, grad)
 
 
 def _incropped(found: Tensor, shape: Sizes) -> Tensor:
@@ -57,18 +45,6 @@ def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) ->
     return _incropped(calls.gather(grad, dim, index, False), shape)
 
 
-def index_select_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    return calls.index_add_(_zeros_around(grad, shape), dim, index, grad, 1)
-
-
-def take_backward(grad: Tensor, shape: Sizes, index: Tensor) -> Tensor:
-    return calls.put_(_zeros_around(grad, shape), index, grad, True)
-
-
-def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    return grad if accumulate else grad.put(index, functions.zeros_like(source), False)
-
-
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the sum of the gradient over all filled elements. Each element counts once."""
     mask = functions.zeros_like(grad, dtype=bool_).index_fill(dim, index, True)
@@ -82,81 +58,68 @@ def slice_scatter_backward(
     return calls.slice_scatter(grad, zeros, dim, start, end, step)
 
 
-class _Along:
-    """The indexed positions of scatter_reduce or index_reduce. The derivatives of both use this
-    class."""
-
-    def __init__(self, name: str, dim: int, index: Tensor) -> None:
-        self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"
-        self.reduce = getattr(functions, name)
-
-    def read(self, x: Tensor) -> Tensor:
-        name = "gather" if self.is_scatter else "index_select"
-        found: Tensor = getattr(functions, name)(x, self.dim, self.index)
-        return found
-
-    def add(self, x: Tensor, source: Tensor) -> Tensor:
-        name = "scatter_add" if self.is_scatter else "index_add"
-        made: Tensor = getattr(functions, name)(x, self.dim, self.index, source)
-        return made
-
-    def clear(self, x: Tensor) -> Tensor:
-        name = "scatter" if self.is_scatter else "index_fill"
-        made: Tensor = getattr(functions, name)(x, self.dim, self.index, 0)
-        return made
-
-
-def _reduce_self_backward(
-    at: _Along, grad: Tensor, self: Tensor, source: Tensor, reduce: str, include_self: bool,
-    result: Tensor,
+def _reduced_self_backward(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
 ) -> Tensor:  # fmt: skip
+    """Return the gradient of self in scatter_reduce. index has the sizes of `source`."""
     if reduce == "prod":
         filled = functions.where(self == 0, 1, self)
-        made = at.reduce(filled, at.dim, at.index, source, reduce, include_self=include_self)
+        made = functions.scatter_reduce(
+            filled, dim, index, source, reduce, include_self=include_self
+        )
         found = grad * conj(made / filled)
     elif reduce == "mean":
-        found = grad / _counts(at, grad, source, include_self)
+        found = grad / _counts(grad, dim, index, include_self)
     elif reduce == "sum":
         found = grad
     else:
-        found = (self == result) * _shared(at, grad, self, source, result)
-    return found if include_self else at.clear(found)
+        found = (self == result) * _shared(grad, self, dim, index, source, result)
+    return found if include_self else functions.scatter(found, dim, index, 0)
 
 
-def _reduce_source_backward(
-    at: _Along, grad: Tensor, self: Tensor, source: Tensor, reduce: str, include_self: bool,
-    result: Tensor,
+def _reduced_source_backward(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+    include_self: bool, result: Tensor,
 ) -> Tensor:  # fmt: skip
+    """Return the gradient of the source in scatter_reduce. index has the sizes of `source`."""
+
+    def read(x: Tensor) -> Tensor:
+        return functions.gather(x, dim, index)
+
     if reduce == "prod":
         # If exactly one factor is zero, its derivative is the product of the other factors.
-        is_zero = source == 0
-        zeros = at.read(at.add(functions.zeros_like(self), _as(is_zero, self)))
+        is_zero, none = source == 0, functions.zeros_like(self)
+        zeros = read(functions.scatter_add(none, dim, index, _as(is_zero, self)))
         is_single = functions.where(is_zero, zeros == 1, is_zero)
         others = functions.where(is_single, 1, source)
-        made = at.reduce(self, at.dim, at.index, others, reduce, include_self=include_self)
-        rest = at.read(grad * conj(result)) / conj(functions.where(is_zero, 1, source))
-        return functions.where(is_single, at.read(grad * conj(made)), rest)
+        made = functions.scatter_reduce(self, dim, index, others, reduce, include_self=include_self)
+        rest = read(grad * conj(result)) / conj(functions.where(is_zero, 1, source))
+        return functions.where(is_single, read(grad * conj(made)), rest)
     if reduce == "mean":
-        return at.read(grad) / at.read(_counts(at, grad, source, include_self))
+        return read(grad / _counts(grad, dim, index, include_self))
     if reduce == "sum":
-        return at.read(grad)
-    return (source == at.read(result)) * at.read(_shared(at, grad, self, source, result))
+        return read(grad)
+    return (source == read(result)) * read(_shared(grad, self, dim, index, source, result))
 
 
 def _as(mask: Tensor, like: Tensor) -> Tensor:
     return calls.to_dtype(mask, like._geometry.dtype, False, False, None)
 
 
-def _counts(at: _Along, grad: Tensor, source: Tensor, include_self: bool) -> Tensor:
+def _counts(grad: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
     start = functions.ones_like(grad) if include_self else functions.zeros_like(grad)
-    counts = at.add(start.detach(), functions.ones_like(source).detach())
+    ones = functions.ones_like(index, dtype=grad.dtype)
+    counts = functions.scatter_add(start.detach(), dim, index, ones)
     return functions.where(counts == 0, 1, counts)
 
 
-def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tensor) -> Tensor:
+def _shared(
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, result: Tensor
+) -> Tensor:
     """Return the gradient, divided evenly among equal extreme elements."""
-    is_extreme = _as(source == at.read(result), self)
-    return grad / at.add(_as(self == result, self), is_extreme)
+    is_extreme = _as(source == functions.gather(result, dim, index), self)
+    return grad / functions.scatter_add(_as(self == result, self), dim, index, is_extreme)
 
 
 # Names of reductions in scatter -> their names in scatter_reduce.
@@ -172,38 +135,40 @@ def scatter_value_backward(
 
 
 def scattered_self(
-    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
-    include_self: bool, result: Tensor,
-) -> Tensor:  # fmt: skip
-    reduce = _REDUCTIONS.get(reduce, reduce)
-    at, src = _Along("scatter_reduce", dim, index), cropped(src, index._geometry.sizes)
-    return _reduce_self_backward(at, grad, self, src, reduce, include_self, result)
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *rest: Any
+) -> Tensor:
+    reduce, src = _REDUCTIONS.get(reduce, reduce), cropped(src, index._geometry.sizes)
+    return _reduced_self_backward(grad, self, dim, index, src, reduce, *rest)
 
 
 def scattered_src(
-    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
-    include_self: bool, result: Tensor,
-) -> Tensor:  # fmt: skip
-    reduce = _REDUCTIONS.get(reduce, reduce)
-    at, read = _Along("scatter_reduce", dim, index), cropped(src, index._geometry.sizes)
-    found = _reduce_source_backward(at, grad, self, read, reduce, include_self, result)
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *rest: Any
+) -> Tensor:
+    reduce, read = _REDUCTIONS.get(reduce, reduce), cropped(src, index._geometry.sizes)
+    found = _reduced_source_backward(grad, self, dim, index, read, reduce, *rest)
     return _incropped(found, src._geometry.sizes)
 
 
+def _of_rows(dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Return the index of index_reduce as the index of scatter_reduce."""
+    sizes = [1] * source._geometry.ndim
+    if sizes:
+        sizes[dim] = -1
+    return index.reshape(sizes).expand(source._geometry.sizes)
+
+
 def index_self(
-    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
-    include_self: bool, result: Tensor,
-) -> Tensor:  # fmt: skip
-    at = _Along("index_reduce", dim, index)
-    return _reduce_self_backward(at, grad, self, source, reduce, include_self, result)
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any
+) -> Tensor:
+    at = _of_rows(dim, index, source)
+    return _reduced_self_backward(grad, self, dim, at, source, *rest)
 
 
 def index_source(
-    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
-    include_self: bool, result: Tensor,
-) -> Tensor:  # fmt: skip
-    at = _Along("index_reduce", dim, index)
-    return _reduce_source_backward(at, grad, self, source, reduce, include_self, result)
+    grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any
+) -> Tensor:
+    at = _of_rows(dim, index, source)
+    return _reduced_source_backward(grad, self, dim, at, source, *rest)
 
 
 # --- embedding ------------------------------------------------------------------------------------

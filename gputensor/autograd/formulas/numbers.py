@@ -69,18 +69,6 @@ def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Ten
     return functions.where(is_flat, 0, grad * conj(result * functions.log(self)))
 
 
-def fmod_other_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
-    return -grad * functions.div(self, other, rounding_mode="trunc")
-
-
-def remainder_other_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
-    return -grad * functions.div(self, other, rounding_mode="floor")
-
-
-def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    return functions.where(self == 0, 0, grad * (result / self))
-
-
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     """Return the gradient of clamp. Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward
     and related functions."""
@@ -135,17 +123,8 @@ def sinc_backward(grad: Tensor, self: Tensor) -> Tensor:
     return grad * conj(functions.where(self == 0, 0, slope))
 
 
-def div_self_backward(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
-    return grad / conj(other) if rounding_mode is None else functions.zeros_like(grad)
-
-
 def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: str | None) -> Tensor:
     if rounding_mode is not None:
         return functions.zeros_like(grad)
     slope: Tensor = conj(self / other / other)
     return -grad * slope
-
-
-def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
-    """Return the gradient in the dtype and on the device of the copied tensor."""
-    return calls.to_device(grad, device, dtype, False, False, None)

@@ -32,10 +32,6 @@ def xlog1py_slope(grad: Tensor, self: Any, other: Any) -> Tensor:
     return functions.where(at_edge, 0, calls.special_xlog1py(grad, other))
 
 
-def i0e_slope(x: Tensor, i0e: Tensor) -> Tensor:
-    return calls.special_i1e(x) - functions.sgn(x) * i0e
-
-
 def _without_zero(x: Tensor) -> Tensor:
     return functions.where(x == 0, 1.0, x)
 

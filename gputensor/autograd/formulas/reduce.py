@@ -154,10 +154,6 @@ def logsumexp_backward(
     return _with_dims(grad, ndim, dim, keepdim) * conj((self - top).exp())
 
 
-def trace_backward(grad: Tensor, shape: Sizes) -> Tensor:
-    return functions.eye(*shape, dtype=grad._geometry.dtype, device=grad._device) * grad
-
-
 # --- norms and distances --------------------------------------------------------------------------
 
 

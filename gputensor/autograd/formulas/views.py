@@ -161,16 +161,6 @@ def constant_pad_nd_backward(grad: Tensor, pad: Any) -> Tensor:
     return calls.constant_pad_nd(grad, tuple([-n for n in pad]), 0)
 
 
-def channel_shuffle_backward(grad: Tensor, groups: int) -> Tensor:
-    return calls.channel_shuffle(grad, max(grad._geometry.sizes[1] // groups, 1))
-
-
-def im2col_backward(
-    grad: Tensor, shape: Sizes, kernel_size: Any, dilation: Any, padding: Any, stride: Any
-) -> Tensor:
-    return calls.col2im(grad, shape[-2:], kernel_size, dilation, padding, stride)
-
-
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:

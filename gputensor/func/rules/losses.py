@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls, functions
-from ...dispatch.dispatcher import find
 from .batches import leading, pointwise
 from ..levels import batched, physical
 from ..operators import Entry, call
@@ -74,15 +73,6 @@ def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argume
     made = nll_backward(level, entry, args, "")
     dim = 0 if logs._geometry.ndim == 1 else 1
     return calls._log_softmax_backward_data(made, logs, dim, logs.dtype)
-
-
-def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of cross_entropy: `log_softmax`, then `nll_loss`, which have rules."""
-    x, target, *rest = args
-    logs = functions.log_softmax(x, 0 if x._geometry.ndim == 1 else 1)
-    name = "nll_loss2d_forward" if x._geometry.ndim == 4 else "nll_loss_forward"
-    out, total = call(find(f"aten::{name}"), logs, target, *rest)
-    return out, logs, total
 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:

@@ -5,12 +5,10 @@ Arguments are in PyTorch's order. Each function calls an operator that does the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._generated import calls
 from ...core import errors, lazy
-from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
 from ...dispatch.refusal import declares
@@ -18,7 +16,7 @@ from ...tensor.tensor import Tensor
 from . import (
     activation, attention, dropouts, linear_loss, loss, normalization, pooling, resampling, tables,
 )  # fmt: skip
-from ._types import Ints, _refuse
+from ._types import _refuse
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
@@ -30,7 +28,7 @@ from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
 __all__ = [
-    "fold", "grouped_mm", "linear", "log_softmax", "pad", "relu", "softmax", "softmin", "unfold",
+    "grouped_mm", "linear", "log_softmax", "softmax", "softmin",
     *activation.__all__, *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
     *normalization.__all__, *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
@@ -46,6 +44,23 @@ if TYPE_CHECKING:
         hardshrink as hardshrink, pairwise_distance as pairwise_distance, pdist as pdist,
         pixel_shuffle as pixel_shuffle, pixel_unshuffle as pixel_unshuffle, prelu as prelu,
         relu_ as relu_, rms_norm as rms_norm, selu_ as selu_, threshold_ as threshold_,
+    )  # fmt: skip
+    from ..._generated.nn import (
+        alpha_dropout as alpha_dropout, avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d,
+        avg_pool3d as avg_pool3d, celu as celu, cosine_embedding_loss as cosine_embedding_loss,
+        dropout as dropout, dropout2d as dropout2d, elu as elu, elu_ as elu_,
+        feature_alpha_dropout as feature_alpha_dropout, fold as fold, gelu as gelu, glu as glu,
+        hardsigmoid as hardsigmoid, hardswish as hardswish, hardtanh as hardtanh,
+        hardtanh_ as hardtanh_, hinge_embedding_loss as hinge_embedding_loss,
+        layer_norm as layer_norm, leaky_relu as leaky_relu, leaky_relu_ as leaky_relu_,
+        logsigmoid as logsigmoid, max_pool1d_with_indices as max_pool1d_with_indices,
+        max_pool2d_with_indices as max_pool2d_with_indices,
+        max_pool3d_with_indices as max_pool3d_with_indices, mish as mish,
+        multilabel_margin_loss as multilabel_margin_loss, nll_loss as nll_loss, pad as pad,
+        poisson_nll_loss as poisson_nll_loss, relu as relu, relu6 as relu6, selu as selu,
+        sigmoid as sigmoid, silu as silu, soft_margin_loss as soft_margin_loss,
+        softplus as softplus, softshrink as softshrink, tanh as tanh, threshold as threshold,
+        unfold as unfold,
     )  # fmt: skip
 else:
     __getattr__, __dir__ = lazy.attributes(globals())
@@ -87,18 +102,6 @@ def grouped_mm(
     return calls._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return max(x, 0) for each element x."""
-    try:
-        if not isinstance(input, Tensor):
-            _tensors("relu", input=input)
-        if inplace is not False and flag("relu", "inplace", inplace):
-            return input.relu_()
-        return calls.relu(input)
-    except Exception as error:
-        return _refuse(error, "relu", relu, locals())
-
-
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
@@ -130,41 +133,6 @@ def softmin(
         return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
     except Exception as error:
         return _refuse(error, "softmin", softmin, locals())
-
-
-# --- shape ----------------------------------------------------------------------------------------
-
-
-@declares()
-def pad(
-    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> Tensor:
-    """Pad the last dimensions at both ends. The first pair in `pad` is for the last dimension.
-
-    Args:
-        pad: numbers of elements, (before, after) for each dimension; negative numbers crop.
-        mode: "constant", "reflect", "replicate" or "circular".
-        value: for mode "constant", by default 0.
-    """
-    return calls.pad(input, pad, mode, value)
-
-
-@declares()
-def unfold(
-    input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
-) -> Tensor:
-    """Return the windows of each plane as columns: (N, C, H, W) to (N, C kh kw, L)."""
-    return calls.im2col(input, kernel_size, dilation, padding, stride)
-
-
-@declares()
-def fold(
-    input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
-    stride: Ints = 1,
-) -> Tensor:  # fmt: skip
-    """Return the sums of columns at the positions from which `unfold` reads: (N, C kh kw, L) to (N,
-    C, H, W)."""
-    return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def _tensors(op: str, **operands: Any) -> None:

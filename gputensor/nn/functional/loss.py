@@ -1,4 +1,5 @@
-"""Losses of `gt.nn.functional`, under the signatures of torch.nn.functional.
+"""Losses of `gt.nn.functional` that do more than call an operator. The others are rows of
+native_functions.yaml with a field `nn`.
 
 `reduction` is the name of a reduction. The arguments `size_average` and `reduce`, which are
 deprecated in PyTorch, must be left out.
@@ -14,6 +15,7 @@ from ..._generated import calls
 from ...autograd.modes import no_grad
 from ...core import errors
 from ...core.arguments import real
+from ...core.arguments import reduction as _reduction
 from ...iterator.broadcast import broadcast_sizes
 from ...dispatch import refusal
 from ...dispatch.keys import BATCHED
@@ -22,38 +24,13 @@ from ...tensor.tensor import Tensor
 from ._types import _refuse
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
-    "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss",
-    "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
-    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "ctc_loss",
+    "gaussian_nll_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+    "multi_margin_loss", "multilabel_soft_margin_loss", "smooth_l1_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
-_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-
-
 # --- losses of classes --------------------------------------------------------------------------
-
-
-@declares()
-def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return the weighted negative log-likelihood of the target classes.
-
-    Args:
-        input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
-        target: classes, (), (N) or (N, d1, ...), int64 or uint8.
-        weight: (C), a factor for each class.
-        ignore_index: a target value that does not contribute.
-        reduction: "mean" (weighted), "sum" or "none".
-    Raises: IndexRangeError on the CPU for a target that is no class. On CUDA an assertion fails in
-        the kernel; the next synchronisation reports it.
-    """
-    number = _reduction("nll_loss", reduction, size_average, reduce)
-    return calls.nll_loss_nd(input, target, weight, number, ignore_index)
 
 
 @declares()
@@ -253,21 +230,6 @@ def kl_div(
 
 
 @declares()
-def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
-    size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return exp(input) - target * input. If log_input is False, return input - target * log(input
-    + eps).
-
-    full: add Stirling's approximation of log(target!).
-    """
-    number = _reduction("poisson_nll_loss", reduction, size_average, reduce)
-    return calls.poisson_nll_loss(input, target, log_input, full, eps, number)
-
-
-@declares()
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
@@ -303,19 +265,6 @@ def gaussian_nll_loss(
 # --- losses with margins ------------------------------------------------------------------------
 
 
-def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return log(1 + exp(-target * input)). The elements of target are 1 or -1."""
-    try:
-        number = _reduction("soft_margin_loss", reduction, size_average, reduce)
-        _tensors("soft_margin_loss", input=input, target=target)
-        return calls.soft_margin_loss(input, target, number)
-    except Exception as error:
-        return _refuse(error, "soft_margin_loss", soft_margin_loss, locals())
-
-
 @declares()
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
@@ -337,24 +286,6 @@ def multi_margin_loss(
         rule = "have one dimension"
         raise errors.must(op, "weight", rule, weight, kind=errors.ArgumentValueError)
     return calls.multi_margin_loss(input, target, p, margin, weight, number)
-
-
-def multilabel_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return the sum of max(0, 1 - input[target] + input[other]) over all targets and other
-    classes, divided by C.
-
-    Args:
-        input: (C) or (N, C). target: of input's sizes, int64; -1 ends the targets of a row.
-    """
-    try:
-        number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
-        _tensors("multilabel_margin_loss", input=input, target=target)
-        return calls.multilabel_margin_loss(input, target, number)
-    except Exception as error:
-        return _refuse(error, "multilabel_margin_loss", multilabel_margin_loss, locals())
 
 
 def multilabel_soft_margin_loss(
@@ -382,16 +313,6 @@ def multilabel_soft_margin_loss(
 
 
 @declares()
-def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return input where target is 1, and max(0, margin - input) where target is -1."""
-    number = _reduction("hinge_embedding_loss", reduction, size_average, reduce)
-    return calls.hinge_embedding_loss(input, target, margin, number)
-
-
-@declares()
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -404,19 +325,6 @@ def margin_ranking_loss(
         if x.ndim != input1.ndim:
             raise errors.wrong_shape(op, arg, f"have {input1.ndim} dimensions, as input1 has", x)
     return calls.margin_ranking_loss(input1, input2, target, margin, number)
-
-
-@declares()
-def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
-    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Return 1 - cos of the angle where target is 1, and max(0, cos - margin) where target is -1.
-
-    input1, input2: (N, D), or (D) for a 0-d target.
-    """
-    number = _reduction("cosine_embedding_loss", reduction, size_average, reduce)
-    return calls.cosine_embedding_loss(input1, input2, target, margin, number)
 
 
 @declares()
@@ -484,13 +392,3 @@ def _reduced(each: Tensor, number: int) -> Tensor:
     if number == 0:
         return each
     return calls.mean(each) if number == 1 else calls.sum(each)
-
-
-def _reduction(op: str, reduction: str, size_average: Any = None, reduce: Any = None) -> int:
-    for arg, value in (("size_average", size_average), ("reduce", reduce)):
-        if value is not None:
-            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
-    if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
-        rule = "be 'none', 'mean' or 'sum'"
-        raise errors.must(op, "reduction", rule, reduction, kind=errors.ArgumentValueError)
-    return _REDUCTIONS[reduction]

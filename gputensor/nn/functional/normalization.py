@@ -12,21 +12,8 @@ from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
-    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize",
+    "batch_norm", "group_norm", "instance_norm", "local_response_norm", "normalize",
 ]  # fmt: skip
-
-
-@declares()
-def layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
-    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and add bias.
-
-    Args: normalized_shape: the sizes of these dimensions, which are also the sizes of weight and
-    bias.
-    """
-    return calls.layer_norm(input, normalized_shape, weight, bias, eps, False)
 
 
 @declares()

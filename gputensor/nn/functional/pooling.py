@@ -1,4 +1,5 @@
-"""The pooling functions of gt.nn.functional."""
+"""The pooling functions of gt.nn.functional that do more than call an operator. The others are rows
+of native_functions.yaml with a field `nn`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..._generated import calls
+from ..._generated import calls, nn
 from ...core import errors
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
@@ -15,16 +16,11 @@ from ._types import Ints, Reals, Sizes
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
-    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
-    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
+    "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
-
-
-def _given(stride: Any) -> Any:
-    return () if stride is None else stride
 
 
 @declares()
@@ -33,19 +29,8 @@ def max_pool1d(
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Return the largest element of each window. With return_indices, return its index too."""
-    found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    found = nn.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
-
-
-@declares()
-def max_pool1d_with_indices(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the largest element of each window, and its index."""
-    return calls.max_pool1d_with_indices(
-        input, kernel_size, _given(stride), padding, dilation, ceil_mode
-    )
 
 
 @declares()
@@ -59,19 +44,8 @@ def max_pool2d(
     tensor([[[ 5.,  7.],
              [13., 15.]]])
     """
-    found = max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    found = nn.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
-
-
-@declares()
-def max_pool2d_with_indices(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the largest element of each window, and its index in the plane."""
-    return calls.max_pool2d_with_indices(
-        input, kernel_size, _given(stride), padding, dilation, ceil_mode
-    )
 
 
 @declares()
@@ -80,52 +54,8 @@ def max_pool3d(
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Return the largest element of each window. With return_indices, return its index too."""
-    found = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    found = nn.max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
-
-
-@declares()
-def max_pool3d_with_indices(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the largest element of each window, and its index in the volume."""
-    return calls.max_pool3d_with_indices(
-        input, kernel_size, _given(stride), padding, dilation, ceil_mode
-    )
-
-
-@declares()
-def avg_pool1d(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
-    """Return the mean of each window."""
-    return calls.avg_pool1d(
-        input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad
-    )
-
-
-@declares()
-def avg_pool2d(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the mean of each window."""
-    return calls.avg_pool2d(
-        input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@declares()
-def avg_pool3d(
-    input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the mean of each window."""
-    return calls.avg_pool3d(
-        input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad, divisor_override
-    )
 
 
 def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
@@ -288,7 +218,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         pool = (max_pool1d, max_pool2d, max_pool3d)[count - 1]
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
-    mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
+    mean = getattr(nn, f"avg_pool{count}d")(input**p, kernel, stride, 0, ceil)
     # sign and relu change no value, but they make the gradient 0 where the mean is 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)

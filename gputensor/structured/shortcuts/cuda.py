@@ -78,19 +78,6 @@ def _short_key(entry: Any, key: Any) -> Any:
     return (shape, other[0]) if other else shape
 
 
-def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
-    """Return a short cut without operands that allocates uninitialised memory on a device. asks:
-    True if the call gave no device index. The short cut then checks that the device is the current
-    one.
-    """
-    return forms.cuda_empty(geometry, place, asks)
-
-
-def empty_like(geometry: Any, place: Any) -> ShortCut:
-    """Return a short cut that allocates uninitialised memory on the operand's device."""
-    return forms.cuda_empty_like(geometry, place)
-
-
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
     """Return a short cut that copies its operand to a new tensor of this geometry. The launch
     receives the tensors and reads their addresses.
