@@ -90,7 +90,7 @@ def _counts() -> Iterator[Row]:
     sizes = [len(path.read_text(encoding="utf-8").splitlines()) for path in written]
     model = load.load()
     lines = sum(stats.counted(generate.files(model)).values())
-    each = lines / len(model.ops)
+    each = lines / stats.overloads_of(model)
     yield Row("generated lines an overload", each, stats.BUDGET, 1, f"{lines:,} in all")
     yield Row("handwritten lines of gputensor/", sum(sizes), HANDWRITTEN, note="Python")
     roots = [path for path in written if path.parent == paths.PACKAGE]
