@@ -471,7 +471,10 @@ def test_generated_lines_are_counted(
     monkeypatch.setattr(generate, "files", lambda of: texts if of is model else {})
     assert stats.print_lines(model) == 0
     printed = capsys.readouterr().out
-    assert f"{sum(stats.lines(model).values())} lines, {stats.overloads_of(model)} overloads" in printed
+    assert (
+        f"{sum(stats.lines(model).values())} lines, {stats.overloads_of(model)} overloads"
+        in printed
+    )
     assert "families" in printed and "functions.pyi" in printed and "binary" in printed
     monkeypatch.setattr(stats, "BUDGET", 1)
     assert stats.print_lines(model) == 1
