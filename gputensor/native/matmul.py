@@ -42,7 +42,6 @@ _CUBLAS = _BLAS | {float16}
 # (about 20 us on the host). The number is an estimate from peak rates.
 LARGE = 1 << 24
 
-
 # Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture,
 # where our kernels compute these products: see `ready_for_capture`.
 _sent: set[dtype] = set()
