@@ -178,7 +178,11 @@ def _name(module: ModuleType) -> None:
     space = vars(module)
     seen: set[FunctionType] = set()
     for name, value in space.items():
-        if isinstance(value, FunctionType) and value.__globals__ is space:
+        if isinstance(value, FunctionType) and name.startswith(_NN):
+            for part in (value, vars(value).get("__wrapped__", value)):
+                part.__name__ = part.__qualname__ = name.removeprefix(_NN)
+                part.__module__ = f"{_PACKAGE}.nn.functional"
+        elif isinstance(value, FunctionType) and value.__globals__ is space:
             if value in seen:
                 space[name] = value = _twin(value, name)
             seen.add(value)
@@ -187,10 +191,6 @@ def _name(module: ModuleType) -> None:
                 value.__name__ = _NAMED.get(plain, plain)
                 value.__qualname__ = f"GeneratedMethods.{plain}"
                 value.__module__ = f"{_GENERATED}.methods"
-            elif name.startswith(_NN):
-                for part in (value, vars(value).get("__wrapped__", value)):
-                    part.__name__ = part.__qualname__ = name.removeprefix(_NN)
-                    part.__module__ = f"{_PACKAGE}.nn.functional"
             elif not name.startswith(_CALL):
                 value.__module__ = f"{_GENERATED}.functions"
         elif isinstance(value, property) and value.fget is not None:

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from ..core import errors
 from ..core.dtype import dtype
 from ..core.registry import Registry
@@ -90,7 +92,8 @@ def cpu_loop(
 def is_compiled(loop: object) -> bool:
     """Return True if `cpu_loop` returned a compiled loop, which divides its work among threads
     itself."""
-    return type(loop) is BuiltinFunctionType
+    # NumPy's reductions are methods of ufuncs, and builtin functions too.
+    return type(loop) is BuiltinFunctionType and type(loop.__self__) is not np.ufunc
 
 
 def looks_at_values(loop: object) -> bool:

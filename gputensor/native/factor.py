@@ -12,6 +12,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
+from ..core.arguments import flag
 from ..core.dtype import int32
 from ..core.geometry import contiguous_geometry
 from ..core.memory_format import contiguous_format
@@ -167,7 +168,8 @@ def linalg_cholesky_ex(
     check_square("cholesky", "self", self)
     sizes = self._geometry.sizes
     wanted = (matrices(sizes, self._geometry.dtype), contiguous_geometry(sizes[:-2], int32))
-    made = factorised("cholesky", lapack.cholesky, wanted, self, upper)
+    is_upper = flag("cholesky", "upper", upper)
+    made = factorised("cholesky", lapack.cholesky, wanted, self, is_upper)
     return checked(made, "torch.linalg.cholesky_ex", self, check_errors)
 
 

@@ -23,7 +23,7 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours, cpu_copy, fill_part, lays_out
-from .view import with_sizes
+from .view import transpose_, with_sizes
 
 Sizes = tuple[int, ...]
 _place = stub.cpu("copy_pieces").place
@@ -157,7 +157,7 @@ def rot90(key_set: int, self: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if turns == 0:
         return calls.clone(self, formats.contiguous_format)
     flipped = calls.flip(self, ((), (b,), (a, b), (a,))[turns])
-    return flipped if turns == 2 else calls.transpose_(flipped, a, b)
+    return flipped if turns == 2 else transpose_(key_set, flipped, a, b)
 
 
 def fliplr(key_set: int, self: Tensor) -> Tensor:

@@ -79,12 +79,6 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
         "upsample_nearest2d",
     ),
-    "grid_sample": (
-        lambda x: gt.nn.functional.grid_sample(
-            x[None, None], x[:2, :4].reshape(1, 2, 2, 2) / 9, align_corners=True
-        ),
-        "grid_sampler_2d",
-    ),
     "reflection_pad1d": (
         lambda x: gt.nn.functional.pad(x, (2, 1), mode="reflect"),
         "reflection_pad1d",
@@ -102,8 +96,14 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "isin": (lambda x: gt.isin(x, gt.arange(7.0), invert=True), "isin.Tensor_Tensor"),
 }
 
-if library.choice().library is not None:  # The short cut of this operator calls a compiled loop.
+if library.choice().library is not None:  # The short cuts of these call a compiled loop.
     RESULTS |= {
+        "grid_sample": (
+            lambda x: gt.nn.functional.grid_sample(
+                x[None, None], x[:2, :4].reshape(1, 2, 2, 2) / 9, align_corners=True
+            ),
+            "grid_sampler_2d",
+        ),
         "multi_margin_loss": (
             lambda x: gt.nn.functional.multi_margin_loss(x, gt.tensor([1, 0, 3]), p=2),
             "multi_margin_loss",

@@ -71,7 +71,7 @@ ROWS = [
             Fails(
                 S(T(3), T(2, 3), T(3, 4)),
                 errors.ShapeError,
-                r"addmm: 'self' must broadcast to \[2,4\]",
+                r"addmm: 'self' must broadcast to \[2, 4\]",
             ),
             Fails(
                 S(T(4, dtype=float64), T(2, 3), T(3, 4)),

@@ -40,6 +40,18 @@ def put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     return made.reshape(self.shape)
 
 
+def rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
+    ndim = self.ndim
+    if len(dims) != 2 or any(not -ndim <= d < ndim for d in dims):
+        return NotImplemented
+    if dims[0] % ndim == dims[1] % ndim:
+        return NotImplemented
+    turns = k % 4
+    if not turns % 2:
+        return self.flip(dims) if turns else self.clone()
+    return self.flip(dims[1 if turns == 1 else 0]).transpose(*dims)
+
+
 def channel_shuffle(self: Any, groups: int) -> Any:
     sizes = self.shape
     if len(sizes) < 3 or groups < 1 or sizes[1] % groups:
@@ -62,5 +74,5 @@ def _rnn_layer_backward(*args: Any) -> Any:
     return recurrent.backward(operands, how, saved, args[:3], wanted)
 
 
-_OF_ALL = (take, put, channel_shuffle, _rnn_layer, _rnn_layer_backward)
+_OF_ALL = (take, put, rot90, channel_shuffle, _rnn_layer, _rnn_layer_backward)
 _FORMS = {f.__name__: f for f in _OF_ALL}

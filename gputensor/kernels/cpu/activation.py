@@ -58,8 +58,7 @@ def _silu(x: Any) -> Any:
 
 
 def _gated(x: Any, gate: Any) -> Any:
-    share = _sigmoid(gate)
-    return np.multiply(x, share, share)
+    return np.multiply(x, _sigmoid(gate))
 
 
 def _leaky_relu(x: Any, slope: Any) -> Any:
