@@ -52,10 +52,10 @@ template <class T> DEVICE complex_of<T> one_over(complex_of<T> z) {
 template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
   const T size = math_exp(z.re);
   if (z.im == 0) return complex_of<T>{size, z.im};
-  if (is_infinite(z.re) && !is_finite(z.im)) {
-    return complex_of<T>{size, z.re < 0 ? math_copysign((T)0, z.im) : z.im - z.im};
-  }
-  return complex_of<T>{size * math_cos(z.im), size * math_sin(z.im)};
+  // At an infinity without a direction, the result is size, and size * 0: 0 or NaN.
+  const bool has_direction = is_finite(z.im) || !is_infinite(z.re);
+  const T angle = has_direction ? z.im : math_copysign((T)0, z.im);
+  return complex_of<T>{size * math_cos(angle), size * math_sin(angle)};
 }
 
 // The logarithm of the modulus, with errors of a few ulp even if the modulus is near 1 or
