@@ -52,8 +52,7 @@ def _made(
 ) -> Two:  # fmt: skip
     x = wide(self)
     of = (x._geometry.dtype, dtypes.int64)
-    how: Any = {"shares_rows": True, "loop": loop, "call": call}
-    values, at = windows.made_of(op, x, like, out, of, work, **how)
+    values, at = windows.made_of(op, x, like, out, of, work, shares_rows=True, loop=loop, call=call)
     return cast(values, self._geometry.dtype), at
 
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "program.h"
+#include "threads.h"
 
 namespace engine {
 namespace {
@@ -185,9 +186,7 @@ struct Block {
       memcpy(real + now.n_floats + p, plan.scalars + now.first_scalar + p, sizeof *real);
     const int n_floats = now.n_floats + now.n_params;
     const abi::Call call = {now.n_arrays, now.n_ints, n_floats, array, now.integer, real,
-                            [](abi::Body body, void* context, i64 units, i64) {
-                              body(context, 0, units);
-                            }, 1};
+                            run_whole, 1};
     if (now.function(call)) plan.has_failed = true;
     for (int j = 0; j < now.n_arrays; j++)
       if (now.slot[j] >= 0 && program.is_row[now.slot[j]]) end_row(now.slot[j]);

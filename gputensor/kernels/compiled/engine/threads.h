@@ -11,6 +11,11 @@ namespace engine {
 // only in the calling thread.
 void share(abi::Body body, void* context, abi::i64 units, abi::i64 step);
 
+// A share of one part, for calls within a block.
+inline void run_whole(abi::Body body, void* context, abi::i64 units, abi::i64) {
+  body(context, 0, units);
+}
+
 void set_threads(int count);
 int threads();
 
