@@ -34,7 +34,7 @@ _METHODS_IN_PYTHON = {
     "to_sparse_coo", "unflatten", "unique", "unique_consecutive",
 }  # fmt: skip
 
-# Whose types a handler gets. Source: torch/csrc/utils/python_arg_parser.cpp.
+# The arguments whose types a handler gets. Source: torch/csrc/utils/python_arg_parser.cpp.
 OF_PARSER = "parser"  # the arguments with a handler of their own: functions with parsed arguments
 OF_PYTHON = "python"  # plain tensors too: functions that are written in Python
 OF_SELF = "self"  # the tensor itself: attributes, and methods without parsed arguments

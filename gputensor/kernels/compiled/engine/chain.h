@@ -42,9 +42,9 @@ struct Entered {
   bool rounds;
 };
 
-// The end of a reduction to one element, whose rows are the runs that its function adds up
-// separately. merge: the function that merges the results of runs in pairs, or null for another
-// output. over: the divisor of a mean, or 0. dtype: of the output.
+// The end of a reduction to one element. The program's rows are the runs that the reduction's
+// function adds up separately. merge: the function that merges the results of runs in pairs, or
+// null for another output. over: the divisor of a mean, or 0. dtype: of the output.
 struct Whole {
   abi::Function merge;
   double over;

@@ -11,7 +11,7 @@ namespace engine {
 // only in the calling thread.
 void share(abi::Body body, void* context, abi::i64 units, abi::i64 step);
 
-// A share of one part, for calls within a block.
+// A `share` for calls within a block: this thread does all of the work.
 inline void run_whole(abi::Body body, void* context, abi::i64 units, abi::i64) {
   body(context, 0, units);
 }

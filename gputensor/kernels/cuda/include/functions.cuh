@@ -52,7 +52,8 @@ template <class T> DEVICE complex_of<T> one_over(complex_of<T> z) {
 template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
   const T size = math_exp(z.re);
   if (z.im == 0) return complex_of<T>{size, z.im};
-  // At an infinity without a direction, the result is size, and size * 0: 0 or NaN.
+  // An infinity and an angle that is not finite: with an angle of zero, exp(-inf) gives zeros, and
+  // exp(inf) gives infinity and NaN, as C99 demands. (A branch would spill registers in silu.)
   const bool has_direction = is_finite(z.im) || !is_infinite(z.re);
   const T angle = has_direction ? z.im : math_copysign((T)0, z.im);
   return complex_of<T>{size * math_cos(angle), size * math_sin(angle)};
