@@ -51,7 +51,7 @@ DEFAULT = "default"
 BEST = "best"
 
 # By machine, each capability's instructions. A capability's loops run only where the CPU has all of
-# them: `known` of engine/module.cpp.
+# them: `known` of engine/python/module.cpp.
 _AVX2 = "-mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt -mpopcnt"
 _AVX512 = f"{_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512"
 CAPABILITIES = {
@@ -220,7 +220,7 @@ def units(wanted: dict[str, list[str]], folder: Path) -> list[Unit]:
     built = [f"-DWITH_{name.upper()}" for name in wanted]
     found = [
         Unit(f"engine_{s.stem}", s, (*LANGUAGE, *ENGINE, *built), tuple(_foreign_headers()))
-        for s in sorted((SOURCES / "engine").glob("*.cpp"))
+        for s in sorted((SOURCES / "engine").rglob("*.cpp"))
     ]
     return found + loop_units(wanted, folder)
 

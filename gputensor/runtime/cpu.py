@@ -2,8 +2,8 @@
 
 Memory is an uninitialised uint8 ndarray. Arrays of 64 KiB or more begin at a multiple of 64 bytes,
 so that a copy's rows share no cache line. The compiled library keeps their freed memory for later
-arrays (kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose cache of
-small blocks saves more time than alignment would.
+arrays (kernels/compiled/engine/python/blocks.cpp). Smaller arrays are allocated by NumPy, whose
+cache of small blocks saves more time than alignment would.
 """
 
 from __future__ import annotations

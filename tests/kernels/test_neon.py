@@ -44,9 +44,7 @@ def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
     engine = [
         unit._replace(places=())
         for unit in build_library.units(wanted, folder)
-        if unit.name.startswith("engine")
-        and unit.name[7:]
-        not in ("module", "chain", "chain_call", "operands", "registers", "blocks")  # Python's
+        if unit.source.parent.name == "engine"  # its folders include Python's headers
     ]
     of_loops = build_library.FOLDER
     if not any(of_loops.glob(f"{capability}_*.o")):

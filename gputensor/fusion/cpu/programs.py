@@ -1,7 +1,7 @@
 """Parts of a chain on the CPU, each one program of the compiled library.
 
 A program runs blocks of its operands through all of its steps in the first-level cache, on the
-library's threads (kernels/compiled/engine/chain.cpp). It uses the operators' own loops, so the bits
+library's threads (kernels/compiled/engine/chain/). It uses the operators' own loops, so the bits
 are the same. Operators without a loop in the library are separate stages between programs: NumPy
 functions, random numbers, reductions of rows. So are copies to another layout for which the copy
 loop is faster, because it reads and writes memory in long runs.

@@ -1,4 +1,4 @@
-"""The compiled library, engine/module.cpp. Imported by library.py alone."""
+"""The compiled library, engine/python/module.cpp. Imported by library.py alone."""
 
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,8 @@
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
-#include "machine.h"
-#include "operands.h"
+#include "../machine.h"
+#include "../python/operands.h"
 
 namespace engine {
 

@@ -15,7 +15,7 @@
 #include <Python.h>
 #include <numpy/arrayobject.h>
 
-#include "program.h"
+#include "../program.h"
 
 namespace engine {
 
@@ -44,8 +44,10 @@ bool is_same_view(PyArrayObject* a, PyArrayObject* b);
 // True if the memory ranges of both arrays overlap.
 bool may_overlap(PyArrayObject* a, PyArrayObject* b);
 
-// _library.program; see chain.cpp.
+// _library.program; see chain/chain.cpp.
 extern PyMethodDef program_method;
+// See elementwise.cpp and functions.cpp.
+extern PyMethodDef bind_method, make_function_method, make_reduction_method, serve_method;
 // Make an uninitialised array, like PyArray_NewFromDescr; large ones in kept memory (blocks.cpp).
 // of: the function takes over this reference. strides: in bytes, without gaps; null for row-major
 // ones.

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "chain.h"
-#include "threads.h"
+#include "../threads.h"
 
 namespace engine {
 namespace {
