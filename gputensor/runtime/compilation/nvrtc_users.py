@@ -13,13 +13,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 from typing import Any
 
 from gputensor.core import errors
 
 from . import includes, kernel_cache, nvrtc
-from ..emulator import source
+from ..emulator import headers as shared, source
 
 # Headers of the C library and of CUDA's host side that a text may include.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
@@ -63,9 +63,7 @@ def compile_text(
     entries: the C++ names of kernels and, after `&`, of variables.
     """
     standard = dict.fromkeys(STANDARD, '#include "gputensor/standard.h"\n')
-    own = {**standard, "gputensor/standard.h": _standard_header(), **headers}
-    if not cuda_headers():
-        own |= _own_half_types()
+    own = {**standard, **_own_headers(), **headers}
     given = (
         *nvrtc.OPTIONS, f"-arch={arch}", "--ptxas-options=-v", *options,
         *(f"-D{name}={value}" for name, value in defines.items()),
@@ -86,19 +84,12 @@ def compile_text(
     return image
 
 
-@cache
-def _standard_header() -> str:
-    header = "emulator/include/gputensor/standard.h"
-    return resources.files("gputensor.runtime").joinpath(header).read_text()
-
-
-@cache
-def _own_half_types() -> dict[str, str]:
-    """Return our own header of half types, for machines without CUDA's headers. The emulator uses
-    this header too."""
-    folder = resources.files("gputensor.runtime.emulator") / "include"
-    names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
-    return {name: folder.joinpath(name).read_text() for name in names}
+def _own_headers() -> dict[str, str]:
+    """Return our headers in place of the C library's. On a machine without CUDA's headers, return
+    those of half types too. The emulator uses the same headers."""
+    halves = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
+    names = ("gputensor/standard.h", *(() if cuda_headers() else halves))
+    return {name: shared.includes()[name] for name in names}
 
 
 def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 kernel text that NVRTC compiles for GPUs.
 
 A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py) and runs on the
-engine (emulator/launch.h). `GPUTENSOR_EMULATOR_ORDER` selects the order of the queues. Every
-allocation has its own pages and guard bytes (emulator/arena.h). A kernel's fault raises KernelError
-at the next synchronisation or, in eager order, at the launch itself. `GPUTENSOR_EMULATOR_DEVICES`
-and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and the size of devices;
-`GPUTENSOR_EMULATOR_CHECK=0` disables guard bytes and the poisoning of memory. emulator/settings.py
-has further checks, the order of threads, and the time limit. The emulator does not reproduce a
-GPU's memory model and timing, nor the last bits of libdevice.
+engine (emulator/engine/launch.h). `GPUTENSOR_EMULATOR_ORDER` selects the order of the queues. Every
+allocation has its own pages and guard bytes (emulator/engine/arena.h). A kernel's fault raises
+KernelError at the next synchronisation or, in eager order, at the launch itself.
+`GPUTENSOR_EMULATOR_DEVICES` and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and
+the size of devices; `GPUTENSOR_EMULATOR_CHECK=0` disables guard bytes and the poisoning of memory.
+emulator/settings.py has further checks, the order of threads, and the time limit. The emulator does
+not reproduce a GPU's memory model and timing, nor the last bits of libdevice.
 """
 
 from __future__ import annotations

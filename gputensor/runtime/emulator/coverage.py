@@ -10,14 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from .findings import SHIM_FILES
-
-HEADERS = (
-    "users_functions.h", "not_covered.h", "include/half_types.h", "include/half_functions.h",
-    "include/cuda_fp16.h", "include/cuda_bf16.h", "include/cooperative_groups.h",
-    "include/cooperative_groups/reduce.h", "include/cooperative_groups/scan.h",
-    "include/gputensor/standard.h",
-)  # fmt: skip
+from . import headers
 
 # By group: (constructs, note). The tests compile every word of the constructs.
 COVERED: dict[str, tuple[str, str]] = {
@@ -178,7 +171,7 @@ def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
     """Return the file and line of an error in the user's text. For an error in one of our headers,
     this is the user's line that led to it."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
-    own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
+    own = (m for m in places if not headers.is_ours(m[1]))
     place = next(own, error)
     return os.path.basename(place[1]), int(place[2])
 

@@ -14,6 +14,8 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import headers
+
 if TYPE_CHECKING:
     from .machine import Machine
 
@@ -21,12 +23,6 @@ if TYPE_CHECKING:
 # if the kernel may write through it.
 Arguments = tuple[tuple[str, int, int, bool], ...]
 
-# Our own headers. A finding in a user's source is never attributed to them.
-SHIM_FILES = (
-    "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
-    "users_functions.h half_types.h half_functions.h cuda_fp16.h cuda_bf16.h layout.cuh "
-    "cooperative_groups.h reduce.h scan.h"
-).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 # The size of an access that a signal reported, which is unknown.
@@ -302,5 +298,5 @@ def _line_of(path: str, offset: int) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     places = [row.split(" ")[0] for row in answer.splitlines()]
-    own = [p for p in places if p.partition(":")[0] not in SHIM_FILES and "?" not in p]
+    own = [p for p in places if not headers.is_ours(p.partition(":")[0]) and "?" not in p]
     return own[0] if own else None

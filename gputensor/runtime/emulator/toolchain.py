@@ -9,13 +9,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib import resources
 
 from gputensor.core import errors
 
 from .. import files
 from ..compilation import includes, kernel_cache
-from . import coverage, sanitizer, settings, shared_object, source
+from . import coverage, headers, sanitizer, settings, shared_object, source
 
 # With -fwrapv and -fno-strict-aliasing, overflow and pointer casts work as with CUDA compilers.
 _LANGUAGE = (
@@ -62,15 +61,6 @@ _SANITIZED = (
 ).split()
 _LINK = "-shared -nodefaultlibs -lm -lc -lgcc".split()
 
-# The headers for kernels, and the files of the engine.
-_SHIM = (
-    "engine.h cuda_on_cpu.h collectives.h atomics.h intrinsics.h floating_point.h findings.h "
-    "instrumented.h"
-).split()
-_ENGINE = (
-    "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
-).split()
-
 # This is part of the cache key, because machines with a common home folder may have different
 # instruction sets.
 _MACHINE = os.uname().machine
@@ -111,12 +101,6 @@ def unavailable_reason() -> str | None:
     return _reason and f"the CUDA emulator needs {_reason}"
 
 
-def headers(names: Sequence[str]) -> dict[str, str]:
-    """Return the contents of C++ files of this package, by name."""
-    folder = resources.files(__package__)
-    return {name: folder.joinpath(name).read_text() for name in names}
-
-
 def _build_options(is_users: bool) -> list[str]:
     if sanitizer.is_active():
         kind = _SANITIZED
@@ -151,7 +135,7 @@ def compile_kernels(
         *(f"-I{os.path.abspath(folder)}" for folder in folders),
         *((f"-std={standard}",) if standard else ()),
     ]
-    own = {**headers(_SHIM), **(headers(coverage.HEADERS) if is_users else {}), **(included or {})}
+    own = {**headers.shim(), **(headers.includes() if is_users else {}), **(included or {})}
     unit = source.translation_unit(text, variants, title, entries)
     label = f"{title} emulator {len(variants)} variants"
     others = includes.digest((text,), options) if is_users else ""
@@ -180,7 +164,7 @@ _copies = itertools.count()
 
 def compile_engine() -> str:
     """Build the engine's shared object if needed, and return its path."""
-    own = headers(_ENGINE)
+    own = headers.engine()
     # With _FORTIFY_SOURCE, siglongjmp would reject the engine's jumps between stacks.
     options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]
     name = kernel_cache.key(own, options, _version, _MACHINE)
@@ -197,7 +181,7 @@ def _build(
 ) -> bytes:  # fmt: skip
     with tempfile.TemporaryDirectory(dir=files.own_folder()) as folder:
         for header, content in own.items():
-            place = os.path.join(folder, header.removeprefix("include/"))
+            place = os.path.join(folder, header)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "w") as file:
                 file.write(content)

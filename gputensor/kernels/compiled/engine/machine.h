@@ -1,5 +1,5 @@
-// Arithmetic on tiles in registers. engine/chain/registers.cpp makes the instructions from the steps
-// of a program, and loops/registers.cpp runs them.
+// Arithmetic on tiles in registers. engine/chain/registers.cpp makes the instructions from the
+// steps of a program, and loops/registers.cpp runs them.
 //
 // A tile is four vectors. The machine has two banks of one tile each. An instruction computes with
 // the banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and
