@@ -1,4 +1,4 @@
-"""Compute coefficients of include/elementary.cuh: `python -m bench.minimax [NAME…]`.
+"""Compute coefficients of include/math/elementary.cuh: `python -m bench.minimax [NAME…]`.
 
 The program computes polynomials with the smallest weighted error by Remez's exchange algorithm,
 with 40 digits (mpmath). It rounds them to f32 or f64, and changes coefficients by units in the last

@@ -13,7 +13,7 @@
 #define GPUTENSOR_LOOPS
 #define __device__
 #define __forceinline__ inline
-#include "functions.cuh"
+#include "math/functions.cuh"
 
 typedef long double f80;
 constexpr long BLOCK = 2048;

@@ -177,7 +177,7 @@ def _cpu_info(field: str) -> str:
 def built(capability: str) -> ctypes.CDLL:
     """Compile ulp.cpp like the library's loops for a capability, and load it."""
     command = command_of(capability)
-    headers = (build_library.KERNELS / "cuda" / "include").glob("*.cuh")
+    headers = (build_library.KERNELS / "cuda" / "include").rglob("*.cuh")
     text = [path.read_bytes() for path in (SOURCE, *sorted(headers))]
     version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
 

@@ -1,4 +1,4 @@
-"""Print the Chebyshev series of gputensor/kernels/cuda/include/special_series.cuh, fitted to
+"""Print the Chebyshev series of gputensor/kernels/cuda/include/math/special_series.cuh, fitted to
 mpmath's values: `python -m tests.golden.freeze_special`."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from .select import where
 
 # After this many steps of a recurrence, the loop checks whether it can end.
 _STRIDE = 64
-# Polynomials of a higher degree are not computed, as in include/special.cuh.
+# Polynomials of a higher degree are not computed, as in include/math/special.cuh.
 _HIGHEST = 2**20
 # A step of a recurrence. It is called with (x, k, p_k, p_(k-1)) and returns p_(k+1).
 Step = Callable[[Any, int, Any, Any], Any]

@@ -8,9 +8,9 @@
 //          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once; exp and similar functions may differ
 //          between devices.
-#include "arithmetic.cuh"
-#include "computed.cuh"
-#include "functions.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/computed.cuh"
+#include "math/functions.cuh"
 
 namespace op {
 
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) activation_strided(const s
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 #endif
 
 #if HAS_LAYOUT(ROWS)

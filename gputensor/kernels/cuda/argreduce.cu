@@ -6,9 +6,9 @@
 //          which are in `from`.
 // Numbers  the first of equal elements, and the first NaN if there is one, for any order of
 //          threads.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 namespace op {
 

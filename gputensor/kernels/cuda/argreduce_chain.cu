@@ -5,13 +5,13 @@
 //          again.
 // Design   chain_source.py writes op::CHAIN. This file is composed with the part of argreduce.cu
 //          before its body, which contains op::OP and its functions.
-#include "chain.cuh"
+#include "pointwise/chain.cuh"
 
 // ---- body ----
 #ifndef OP
 #define OP argmax
 #endif
-#include "chain_head.cuh"
+#include "pointwise/chain_head.cuh"
 
 // argreduce_chain_launch.py packs this struct. data: indices; values, or null; indices to compare,
 // or null; inputs. along_bytes: from one element of a row to the next.

@@ -15,7 +15,7 @@
 //          without keys gives zeros, and 0 as the logarithm of its sum.
 // Source   Dao et al., FlashAttention, 2022; Milakov and Gimelshein, Online normalizer calculation
 //          for softmax, 2018.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
 #include "philox.cuh"
 

@@ -7,12 +7,12 @@
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
-#include "arithmetic.cuh"
-#include "contiguous.cuh"
-#include "functions.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
+#include "math/functions.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 // The third argument is the operator's scalar: the threshold of threshold_backward, and the alpha
 // of add_alpha. launch.py negates alpha for sub, which also uses add_alpha.
@@ -362,7 +362,7 @@ binary_strided(const strided_call p) {
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 template <class P> struct binary_body : computed_inputs<scalar_t, P> {
   DEVICE scalar_t of(acc_t a, acc_t b) const {
     return cast<scalar_t>(op::OP::of(a, b, number<acc_t>(this->p.value[2])));

@@ -8,7 +8,7 @@
 //          lists: a block owns blockDim.x * UNROLL units of one tensor.
 // Design   chain_source.py writes op::OP, which is placed before the body. This file alone defines
 //          an identity instead.
-#include "chain.cuh"
+#include "pointwise/chain.cuh"
 
 namespace op {
 
@@ -22,7 +22,7 @@ struct chain {
 #ifndef OP
 #define OP chain
 #endif
-#include "chain_head.cuh"
+#include "pointwise/chain_head.cuh"
 
 #if HAS_LAYOUT(STRIDED)
 typedef chain_params<operands::count, NUMBERS, DIMS> strided_call;

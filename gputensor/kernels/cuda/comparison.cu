@@ -6,11 +6,11 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-#include "arithmetic.cuh"
-#include "contiguous.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 namespace op {
 
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) comparison_strided(const s
 #ifndef TYPES
 #define TYPES b8, scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 template <class P> struct comparison_body : computed_inputs<scalar_t, P> {
   DEVICE b8 of(acc_t a, acc_t b) const { return b8{(u8)op::OP::of(a, b)}; }
 };

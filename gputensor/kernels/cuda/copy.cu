@@ -6,7 +6,7 @@
 // Design   for copies that copy_row, copy_tile, copy_skinny and copy_pack do not accept, or that
 //          are too small for them. packed: dst is dense and src is not; each thread writes four
 //          bytes of dst. affine: `pack` of any layout, see `scaled` in vectors.cuh.
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 #include "vectors.cuh"
 

@@ -8,9 +8,9 @@
 //          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. share: 1 / (number of elements) for a
 //          mean, otherwise 1. A value that is not a probability fails an assertion on the device.
-#include "arithmetic.cuh"
-#include "computed.cuh"
-#include "functions.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/computed.cuh"
+#include "math/functions.cuh"
 
 namespace op {
 
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) criterion_strided(const st
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 #endif
 
 #if HAS_LAYOUT(ROWS)

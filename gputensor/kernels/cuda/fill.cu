@@ -2,7 +2,7 @@
 // Shapes   contiguous: dense; strided: any strides, 0 included.
 // Types    scalar_t is a word (u8 u16 u32 u64 w128) of self's size; the host has cast the value.
 // Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements).
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 
 namespace op {

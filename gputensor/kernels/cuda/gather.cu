@@ -4,7 +4,7 @@
 //          copied.
 // Launch   one-dimensional, 256 threads, one element each.
 // Numbers  an index out of range fails an assertion on the device.
-#include "indexed.cuh"
+#include "pointwise/indexed.cuh"
 #include "launch.cuh"
 
 namespace op {

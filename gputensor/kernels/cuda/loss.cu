@@ -9,9 +9,9 @@
 //          each run and device gives the same bits.
 // Numbers  a target equal to ignore_index is skipped; another target that is not a class fails an
 //          assertion on the device, and no memory is read there.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 // loss_launch.py packs this struct. data: for nll_loss (loss, total, x, target, weight or null);
 // for nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums,

@@ -5,9 +5,9 @@
 // Launch   one block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each.
 // Order    ascending k with fused multiply-add in one accumulator, so all tile shapes give the same
 //          bits.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 // matmul_launch.py packs this struct. stride_bytes: of rows, of columns, then of products.
 struct matmul_params {

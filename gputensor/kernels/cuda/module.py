@@ -19,7 +19,7 @@ from ... import runtime
 from . import variants
 
 BODY = "// ---- body ----"
-_INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
+_INCLUDE = re.compile(r'#include "([\w/]+\.cuh)"')
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
 _functions: dict[tuple[Key, int], Any] = {}

@@ -6,7 +6,7 @@
 //          block writes its marks' coordinates.
 // Order    the order of the marks, for any order of the threads.
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 constexpr u32 PER_THREAD = 8, PER_BLOCK = PER_THREAD * THREADS;
 

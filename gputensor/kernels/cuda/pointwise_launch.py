@@ -1,7 +1,8 @@
 """Launch plans of the families whose operators process each element once.
 
 These families are unary, binary, comparison, where, fill, copies that are too small for
-copy_launch.py, and the families whose functors declare their arguments (include/computed.cuh).
+copy_launch.py, and the families whose functors declare their arguments
+(include/pointwise/computed.cuh).
 
 A layout is contiguous if each operand is a number or one dense run, and all runs have one dtype;
 other layouts are strided. The contiguous and strided entries check the pointers' alignment. For a

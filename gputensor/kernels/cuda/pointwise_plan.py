@@ -1,9 +1,9 @@
 """Choose the kernel for a pointwise operator over a large layout. The computation is pure
 arithmetic.
 
-Note [Operand kinds] in include/operands.cuh defines the kinds. Three sorts of layouts use the
-strided entries, because no kernel here suits them: an `out` without a dense dimension, rows of a
-few bytes, and small layouts, whose time is the launch. The thresholds are estimates that were not
+Note [Operand kinds] in include/pointwise/operands.cuh defines the kinds. Three sorts of layouts use
+the strided entries, because no kernel here suits them: an `out` without a dense dimension, rows of
+a few bytes, and small layouts, whose time is the launch. The thresholds are estimates that were not
 measured on a GPU; all of them are at the top of this file.
 """
 

@@ -4,7 +4,7 @@
 //          numbers equal those of the CPU kernel, except for the last bits of logarithm, root and
 //          angle.
 // Launch   one-dimensional; a thread computes the four elements of one Philox counter.
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "draws.cuh"
 #include "launch.cuh"
 #include "philox.cuh"

@@ -3,9 +3,9 @@
 // Types    any out dtype by code; computed in scalar_t = i64 (integers, eye), f64 or c128.
 // Launch   one-dimensional; a block owns blockDim.x * 4 elements.
 // Numbers  floating values are computed in f64 and rounded to out's dtype once.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 // a, b, c: the operator's scalars, in the order of binding.bind.
 namespace op {

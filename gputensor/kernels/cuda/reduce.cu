@@ -13,8 +13,8 @@
 //          in pairs. So the bits do not depend on run, device or alignment.
 // Error    bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator adds c
 //          values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
-#include "arithmetic.cuh"
-#include "contiguous.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 
 // Sums of integers are int64. Other types are summed in their arithmetic type.

@@ -9,13 +9,13 @@
 //          accumulator if it reads columns, otherwise four.
 // Design   chain_source.py writes op::CHAIN. This file is composed with the part of reduce.cu
 //          before its body, which contains op::OP and its functions.
-#include "chain.cuh"
+#include "pointwise/chain.cuh"
 
 // ---- body ----
 #ifndef OP
 #define OP sum
 #endif
-#include "chain_head.cuh"
+#include "pointwise/chain_head.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 typedef reduced_by<op::OP, scalar_t, reduce_t> reduced_t;

@@ -6,7 +6,7 @@
 // Order    that of reduce.cu over each tensor alone, so the bits are the same.
 // Design   op::OP and its functions are in the part of reduce.cu before its body, with which this
 //          file is composed.
-#include "chain.cuh"
+#include "pointwise/chain.cuh"
 
 // ---- body ----
 #ifndef OP
@@ -15,7 +15,7 @@
 #ifndef TUPLES_AT_MOST
 #define TUPLES_AT_MOST 4
 #endif
-#include "chain_head.cuh"
+#include "pointwise/chain_head.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 typedef reduced_by<op::OP, scalar_t, reduce_t> reduced_t;

@@ -9,7 +9,7 @@
 //          by one: UNIT elements of a run and CHAINS accumulators for each of them.
 // Design   rows_source.py writes op::CHAIN. This file is composed with the part of reduce.cu before
 //          its body, which contains the reductions.
-#include "chain.cuh"
+#include "pointwise/chain.cuh"
 
 // The function `of` of a pass. It computes a value from an element's inputs.
 struct pass_of_chain {
@@ -25,7 +25,7 @@ template <class F, class acc, class T> DEVICE T softmax_element(T x, acc top, ac
 }
 
 // ---- body ----
-#include "chain_head.cuh"
+#include "pointwise/chain_head.cuh"
 
 // rows_chain_launch.py packs this struct. inner_bytes: from one element of a row to the next.
 struct rows_chain_params {

@@ -10,9 +10,9 @@
 //          segments one after the other. The bits are equal on all runs and devices, except that
 //          exp and log may differ between devices.
 // Error    bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 constexpr int ITEMS = 4;
 

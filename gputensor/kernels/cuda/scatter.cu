@@ -6,8 +6,8 @@
 // Order    none: if indices repeat, the value that remains, or that is added first, may change.
 //          Values are combined atomically; for c128, each part separately.
 // Numbers  an index out of range fails an assertion on the device.
-#include "arithmetic.cuh"
-#include "indexed.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/indexed.cuh"
 #include "launch.cuh"
 
 // Replace the element by F::of(element, x).

@@ -12,8 +12,8 @@
 // Numbers  the largest element is subtracted first, so no exponential overflows; log_softmax is (x
 //          - max) - log(sum(exp(x - max))). A row of -inf, or with inf or NaN, gives NaN.
 // Source   ATen/native/cuda/PersistentSoftmax.cuh (rows in registers of a warp), SoftMax.cu.
-#include "arithmetic.cuh"
-#include "contiguous.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 
 constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in registers, as acc_t

@@ -6,10 +6,10 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers  computed in f64 for all dtypes, then rounded (include/special.cuh).
-#include "arithmetic.cuh"
-#include "computed.cuh"
-#include "special.cuh"
+// Numbers  computed in f64 for all dtypes, then rounded (include/math/special.cuh).
+#include "math/arithmetic.cuh"
+#include "pointwise/computed.cuh"
+#include "math/special.cuh"
 
 namespace op {
 
@@ -331,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) special_strided(const stri
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 #endif
 
 #if HAS_LAYOUT(ROWS)

@@ -7,8 +7,8 @@
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
-#include "arithmetic.cuh"
-#include "computed.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/computed.cuh"
 
 namespace op {
 
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ternary_strided(const stri
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 #endif
 
 #if HAS_LAYOUT(ROWS)

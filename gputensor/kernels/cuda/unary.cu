@@ -8,12 +8,12 @@
 //          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Functions other than roots and
 //          rounding may differ between devices.
-#include "arithmetic.cuh"
-#include "contiguous.cuh"
-#include "functions.cuh"
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
+#include "math/functions.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 // The functor of an angle. See Note [Rare elements] in elementary.cuh.
 struct of_angle {
@@ -498,7 +498,7 @@ unary_strided(const strided_call p) {
 #ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 template <class P> struct unary_body : computed_inputs<scalar_t, P> {
   DEVICE scalar_t of(acc_t x) const { return cast<scalar_t>(op::OP::of(x)); }
 };

@@ -93,7 +93,7 @@ def signless(family: str) -> frozenset[str]:
 @cache
 def takes(family: str) -> dict[str, tuple[int, int]]:
     """Return, for each functor of the family, the number of inputs and the number of scalars that
-    it declares for include/computed.cuh."""
+    it declares for include/pointwise/computed.cuh."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 

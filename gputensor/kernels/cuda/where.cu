@@ -7,10 +7,10 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 namespace op {
 
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_cast(const strided_c
 #ifndef TYPES
 #define TYPES scalar_t, b8, scalar_t, scalar_t
 #endif
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 template <class P> struct where_body {
   const P& p;
   template <int J, class T> DEVICE auto read(T x) const {

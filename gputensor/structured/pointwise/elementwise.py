@@ -4,7 +4,8 @@ operator's schema.
 Tensor arguments are inputs, and may also be Python numbers. The other arguments are params, which
 take no part in type promotion. A family assigns the three factories that `forms` makes from its
 rule to its own names. `computed` of kernels/cpu/pointwise.py makes the CPU loops. The CUDA functors
-declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py for an example.
+declare their parameters (kernels/cuda/include/pointwise/computed.cuh). See native/ternary.py for an
+example.
 """
 
 from __future__ import annotations

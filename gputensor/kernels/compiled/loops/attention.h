@@ -11,7 +11,7 @@
 #include "wide.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 #define LOOP __attribute__((noinline)) static void
 

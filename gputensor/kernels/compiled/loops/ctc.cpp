@@ -13,7 +13,7 @@
 #include "rows.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "tiny.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 template <class T> using Getrf = void(int* m, int* n, T* a, int* lda, int* pivots, int* info);
 template <class T>

@@ -6,7 +6,7 @@
 #include "reduction.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 using abi::Array;
 

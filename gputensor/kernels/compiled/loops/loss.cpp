@@ -11,7 +11,7 @@
 #include "rows.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 enum { NONE, MEAN };
 constexpr i64 CHAIN = 256, PART = 4096, MOST_PARTS = 256;

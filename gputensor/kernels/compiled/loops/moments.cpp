@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 namespace CAPABILITY {
-#include "functions.cuh"
+#include "math/functions.cuh"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "capability.h"
 
 namespace CAPABILITY {
-#include "functions.cuh"
+#include "math/functions.cuh"
 
 enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 

@@ -7,7 +7,7 @@
 #include "matrices.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 #define LOOP __attribute__((noinline)) static void
 

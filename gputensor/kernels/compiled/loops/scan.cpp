@@ -9,7 +9,7 @@
 #include "rows.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 // A Scan is the state of some adjacent rows of elements S. `line` processes the next element of
 // each row and writes the results; `place` is its index along the rows. RESULTS: the number of

@@ -9,7 +9,7 @@
 #include "rows.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 // HAS_MOST: the row's largest element is needed. KEEPS: the result is computed from the terms.
 // term: the summand; total: a function of the sum; made: the result.

@@ -4,7 +4,7 @@
 #ifndef GPUTENSOR_DRAWS
 #define GPUTENSOR_DRAWS
 
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 // The type in which numbers for T are computed.
 template <class T> struct computed { typedef f64 type; };

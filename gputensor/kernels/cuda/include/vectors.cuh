@@ -6,7 +6,7 @@
 #ifndef GPUTENSOR_VECTORS_CUH
 #define GPUTENSOR_VECTORS_CUH
 
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 #ifdef GPUTENSOR_CHECK_ALIGNED  // the emulator's
 #define CHECK_VECTOR(address, bytes) GPUTENSOR_CHECK_ALIGNED(address, bytes)

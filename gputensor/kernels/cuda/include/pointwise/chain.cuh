@@ -6,10 +6,10 @@
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 // Convert a value to the input of an operator with common dtype S. See Note [Common dtype].
 template <class S, class T> DEVICE typename acc_of<S>::type taken(T x) {

@@ -2,7 +2,7 @@
 #ifndef GPUTENSOR_POWERS
 #define GPUTENSOR_POWERS
 
-#include "logarithms.cuh"
+#include "math/logarithms.cuh"
 
 namespace elementary {
 

@@ -103,9 +103,9 @@ template <class T> ELEMENTARY pair<T> quotient_of_pairs(pair<T> a, pair<T> b) {
 
 }  // namespace elementary
 
-#include "angles.cuh"
-#include "exponentials.cuh"
-#include "logarithms.cuh"
-#include "powers.cuh"
+#include "math/angles.cuh"
+#include "math/exponentials.cuh"
+#include "math/logarithms.cuh"
+#include "math/powers.cuh"
 
 #endif

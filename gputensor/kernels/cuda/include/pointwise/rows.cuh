@@ -9,7 +9,7 @@
 #if !defined(GPUTENSOR_ROWS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_ROWS
 
-#include "operands.cuh"
+#include "pointwise/operands.cuh"
 
 // pointwise_plan.py packs this struct. Strides are bytes. numel: the number of threads with work.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct rows_params {

@@ -2,7 +2,7 @@
 #ifndef GPUTENSOR_ANGLES
 #define GPUTENSOR_ANGLES
 
-#include "elementary.cuh"
+#include "math/elementary.cuh"
 
 namespace elementary {
 

@@ -16,7 +16,7 @@
 #define ROW_OPERANDS 0
 #endif
 #include "defaults.cuh"
-#include "operand_defines.cuh"
+#include "pointwise/operand_defines.cuh"
 
 // Functor F with the numbers of call P. Its values are unconverted.
 template <class F, class P> struct chain_body {

@@ -10,10 +10,10 @@
 #ifndef GPUTENSOR_COMPUTED
 #define GPUTENSOR_COMPUTED
 
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "launch.cuh"
-#include "rows.cuh"
-#include "turned.cuh"
+#include "pointwise/rows.cuh"
+#include "pointwise/turned.cuh"
 
 // The number of values of a call. variants.py reads it.
 template <int INPUTS, int SCALARS> struct takes {

@@ -2,8 +2,8 @@
 #ifndef GPUTENSOR_SPECIAL
 #define GPUTENSOR_SPECIAL
 
-#include "arithmetic.cuh"
-#include "special_series.cuh"
+#include "math/arithmetic.cuh"
+#include "math/special_series.cuh"
 
 // Values that are computed once for all elements of a thread.
 #ifdef __CUDA_ARCH__

@@ -7,7 +7,7 @@
 #if !defined(GPUTENSOR_CONTIGUOUS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_CONTIGUOUS
 
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 template <int OPERANDS, int VALUES> struct contiguous_params {
   char* data[OPERANDS];

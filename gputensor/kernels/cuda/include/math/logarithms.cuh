@@ -2,7 +2,7 @@
 #ifndef GPUTENSOR_LOGARITHMS
 #define GPUTENSOR_LOGARITHMS
 
-#include "exponentials.cuh"
+#include "math/exponentials.cuh"
 
 namespace elementary {
 

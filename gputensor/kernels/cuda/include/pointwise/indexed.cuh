@@ -6,7 +6,7 @@
 #if !defined(GPUTENSOR_INDEXED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_INDEXED
 
-#include "strided.cuh"
+#include "pointwise/strided.cuh"
 
 // gather_launch.py packs this struct. data: the operands, outputs first, then the indices.
 // Parameters have at most 4 KiB, so variants with many dimensions have at most three indices.

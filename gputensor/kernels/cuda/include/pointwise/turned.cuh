@@ -10,7 +10,7 @@
 #if !defined(GPUTENSOR_TURNED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_TURNED
 
-#include "operands.cuh"
+#include "pointwise/operands.cuh"
 
 constexpr u32 SQUARES = 16;  // squares along each side of a tile: one for each of 256 threads
 

@@ -2,7 +2,7 @@
 #ifndef GPUTENSOR_EXPONENTIALS
 #define GPUTENSOR_EXPONENTIALS
 
-#include "elementary.cuh"
+#include "math/elementary.cuh"
 
 namespace elementary {
 

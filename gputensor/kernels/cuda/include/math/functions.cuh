@@ -6,7 +6,7 @@
 #ifndef GPUTENSOR_FUNCTIONS
 #define GPUTENSOR_FUNCTIONS
 
-#include "arithmetic.cuh"
+#include "math/arithmetic.cuh"
 
 GPUTENSOR_FUNCTION(acos)
 GPUTENSOR_FUNCTION(acosh)

@@ -92,7 +92,7 @@ template <class T> DEVICE bool nonzero(T x) {
 // vectorises.
 #ifdef GPUTENSOR_LOOPS
 // The space keeps module.py from inlining the header into every text.
-# include "elementary.cuh"
+# include "math/elementary.cuh"
 #define GPUTENSOR_FUNCTION(name)                                   \
   DEVICE f32 math_##name(f32 x) { return elementary::name(x); } \
   DEVICE f64 math_##name(f64 x) { return elementary::name(x); }

@@ -9,7 +9,7 @@
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
 
-#include "contiguous.cuh"
+#include "pointwise/contiguous.cuh"
 #include "copying.cuh"
 
 enum operand_kind {
