@@ -122,9 +122,13 @@ class _Numpys:
 
 def cuda(family: str) -> ModuleType:
     """Return the module that launches a family's CUDA kernels."""
-    from .cuda import binding
+    launches: ModuleType = _cuda_binding().launches(family)
+    return launches
 
-    return binding.launches(family)
+
+@functools.cache
+def _cuda_binding() -> Any:
+    return importlib.import_module(f"{__package__}.cuda.binding")
 
 
 # The family of fused chains, and the name of its only op. For this family, `plan` is the chain
@@ -162,9 +166,7 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
             raise errors.bound_nothing(family, op, device_type, found, made)
         return made
     if device_type == "cuda":
-        from .cuda import binding
-
-        bound: Callable[..., Any] = binding.bind(family, op, plan)
+        bound: Callable[..., Any] = _cuda_binding().bind(family, op, plan)
         return bound
     raise errors.no_stub(family, op, device_type)
 

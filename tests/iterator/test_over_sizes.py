@@ -11,7 +11,9 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
 from gputensor.dispatch import dispatcher
-from gputensor.structured.pointwise import CpuEntry
+from gputensor.kernels.cuda.pointwise_launch import ByAddress, Scaled
+from gputensor.structured.pointwise import CpuEntry, DeviceEntry
+from tests.cuda.support import requires_emulator
 from tests.harness import tier
 
 DTYPES = (bfloat16, bool_, complex32, float16, float32, float64, int64, uint8)
@@ -40,9 +42,11 @@ CALLS = {
 }
 
 
-def operand(sizes, element, seed):
+def operand(sizes, element, seed, device="cpu", at=0):
     values = np.random.default_rng(seed).integers(0, 3, sizes)
-    return gt.from_numpy(values).to(element)
+    flat = gt.zeros(values.size + at, dtype=element, device=device)
+    made = flat.as_strided(sizes, gt.empty(sizes, device="meta").stride(), at)
+    return made.copy_(gt.from_numpy(values))
 
 
 def forget():
@@ -50,12 +54,12 @@ def forget():
         operator.table.forget()
 
 
-def entries():
+def entries(kind=CpuEntry):
     return {
         (operator.qualified_name, key): entry
         for operator in dispatcher.operators()
         for key, entry in operator.table.plans.items()
-        if type(entry) is CpuEntry
+        if type(entry) is kind
     }
 
 
@@ -115,3 +119,52 @@ def test_an_operand_without_dimensions_is_of_no_such_kind():
     narrow.add_(narrow.clone())
     with pytest.raises(errors.ShapeError, match="broadcast"):
         gt.ones(()).add_(narrow)
+
+
+def launched(launch, at):
+    """Return what a call of a launch hands to the runtime, for operands at this address."""
+    if type(launch) is Scaled:
+        return launched(launch.plain, at)
+    if type(launch) is ByAddress:
+        return type(launch), launched(launch.at(*(at for _ in launch.pointers)), at)
+    operands = [0] * launch.n_pointers
+    scalars = (1,) * sum(source < 0 for _, source, _ in launch.packers)
+    given = launch.pack(tuple(operands), scalars)
+    return launch.entry, launch.defines, launch.grid, launch.block, given
+
+
+@requires_emulator
+@pytest.mark.parametrize("name", tier.pick(["add.Tensor", "lt.Tensor"], list(CALLS)))
+def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch):
+    """Sizes below and above the threshold of specialised kernels, and addresses that are not
+    aligned."""
+    call = CALLS[name]
+    relaid = []
+    over_sizes = DeviceEntry.over_sizes
+    monkeypatch.setattr(
+        DeviceEntry, "over_sizes", lambda *args: relaid.append(args) or over_sizes(*args)
+    )
+
+    def made(sizes, first, second, at):
+        x, y = (operand(sizes, d, k, "cuda", at) for k, d in enumerate((first, second)))
+        try:
+            return call(x, y).cpu()._get_array().tobytes(), entries(DeviceEntry)
+        except gt.GpuTensorError as error:
+            return str(error), {}
+
+    dtypes = (float32, int64, bfloat16)
+    for first, second in {(a, b) for a in dtypes for b in (a, float32)}:
+        forget()
+        cases = [(sizes, at) for sizes in ((2, 3), (1,), (100, 91), (1, 5)) for at in (0, 1)]
+        known = [made(sizes, first, second, at) for sizes, at in cases]
+        for (sizes, at), (results, found) in zip(cases, known):
+            forget()
+            again, built = made(sizes, first, second, at)
+            assert again == results, (first, second, sizes, at)
+            for key in built:
+                before, after = found[key], built[key]
+                if before.geometry.sizes == sizes:
+                    assert before.plan.shape == after.plan.shape
+                    low = at * 4 % 16
+                    assert launched(before.launch, low) == launched(after.launch, low), (key, at)
+    assert relaid or name == "abs"

@@ -12,7 +12,7 @@ alignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -33,6 +33,7 @@ _INPUTS = {
 _MOVING = frozenset(("where", "fill", "copy"))
 _UNPLANNED = frozenset(("fill", "copy"))
 _CODES = Struct("<IiiI4i").pack
+_NUMEL = Struct("<II").pack
 _ROWS = Struct("<IIII4I4Iii").pack
 _TURNED = Struct("<II4I4Iii").pack
 
@@ -53,9 +54,9 @@ class Scaled:
 
     __slots__ = ("op", "layout", "plain", "scaled")
 
-    def __init__(self, op: str, layout: Any) -> None:
+    def __init__(self, op: str, layout: Any, plain: Any = None) -> None:
         self.op, self.layout = op, layout
-        self.plain: Any = _bind("binary", op, layout)
+        self.plain: Any = plain or _bind("binary", op, layout)
         self.scaled: Any = None
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
@@ -69,6 +70,45 @@ class Scaled:
     def __getattr__(self, name: str) -> Any:
         # Read attributes such as entry, defines, grid and block from the plain kernel.
         return getattr(self.plain, name)
+
+    def over(self, layout: Any) -> Any:
+        """Return the launch over a layout with another number of elements: see Contiguous."""
+        over = getattr(self.plain, "over", None)
+        plain = over(layout) if over is not None else None
+        return plain and Scaled(self.op, layout, plain)
+
+
+class Contiguous(launch.Launch):
+    """The launch over operands that are dense in one order, or numbers.
+
+    per_thread: the number of elements of a thread. given: a mask of the value slots that numbers
+    among the operands fill.
+    """
+
+    __slots__ = ("op", "per_thread", "given")
+
+    def __init__(
+        self, family: str, op: str, defines: variants.Defines, n_pointers: int,
+        values: list[bytes], packers: list[Any], numel: int, per_thread: int, given: int,
+    ) -> None:  # fmt: skip
+        self.op, self.per_thread, self.given = op, per_thread, given
+        threads = launch.threads_for(numel, per_thread)
+        blocks = launch.blocks_for(numel, threads * per_thread)
+        super().__init__(
+            family, f"{family}_contiguous", defines, blocks, threads, n_pointers, values, packers,
+            _NUMEL(numel, given),
+        )  # fmt: skip
+
+    def over(self, layout: Any) -> Any:
+        """Return the launch over a layout that differs only in its number of elements. Return None
+        if that layout needs several launches."""
+        if layout.numel > launch.MAX_NUMEL:
+            return None
+        made = Contiguous(
+            self.family, self.op, self.defines, self.n_pointers, self.values, self.packers,
+            layout.numel, self.per_thread, self.given,
+        )  # fmt: skip
+        return _by_address(made, self.family, self.op, layout, layout.shape, layout.stride_bytes)
 
 
 def _bind(family: str, op: str, layout: Any) -> Any:
@@ -119,7 +159,7 @@ class ByAddress:
 
 
 def _by_address(
-    one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
+    one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: Sequence[Any]
 ) -> Any:
     """Return `one`, or an object that, at each call, chooses between `one` and the kernels for
     large layouts."""
@@ -245,14 +285,13 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
         packs = launch.UNARY_PACKS if len(strides) < 3 else launch.BINARY_PACKS
         each = launch.PACK_BYTES // _itemsize(scalar) * packs
         defines = variants.define(functor, scalar, layout_name)
-        tail = Struct("<II").pack(numel, given)
-    else:
-        each, dims = launch.STRIDED_UNROLL, launch.dims_for(op, shape)
-        defines = variants.define(functor, scalar, layout_name, dims)
-        codes = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
-        walks = [s or (0,) * len(shape) for s in strides]
-        head = _CODES(numel, len(shape), common.code, given, *codes)
-        tail = head + launch.pack_dims(shape, walks, dims)
+        return Contiguous(family, op, defines, len(strides), values, packers, numel, each, given)
+    each, dims = launch.STRIDED_UNROLL, launch.dims_for(op, shape)
+    defines = variants.define(functor, scalar, layout_name, dims)
+    codes = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
+    walks = [s or (0,) * len(shape) for s in strides]
+    head = _CODES(numel, len(shape), common.code, given, *codes)
+    tail = head + launch.pack_dims(shape, walks, dims)
     threads = launch.threads_for(numel, each)
     return launch.Launch(
         family, f"{family}_{layout_name.lower()}", defines,

@@ -268,6 +268,18 @@ class DeviceEntry:
         self.last_beside: Any = ((), ())
         self.is_fresh: bool = True
 
+    def over_sizes(self, sizes: Sizes) -> DeviceEntry:
+        """Return the entry for operands that differ only in their sizes: see `_likeness`."""
+        entry = _new(DeviceEntry)
+        entry.rule, entry.name, entry.has_numbers = self.rule, self.name, self.has_numbers
+        entry.plan = plan = over_sizes(self.plan, sizes)
+        entry.geometry = plan.outputs[0].geometry
+        over = getattr(self.launch, "over", None)
+        launch = over(plan) if over is not None else None
+        entry.launch = launch or stub.bind(self.rule.family, self.rule.loop, plan.device.type, plan)
+        entry.last_beside, entry.is_fresh = ((), ()), True
+        return entry
+
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         """Return a new tensor to which the launch writes."""
         out = allocate(self.geometry, self.plan.device)
@@ -346,15 +358,16 @@ def make_entry(
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...]]:
-    """Return the sizes of row-major CPU operands, and a key of all their other properties. For
-    other operands, return empty tuples.
+    """Return the sizes of row-major operands on one device, and a key of all their other
+    properties. For other operands, return empty tuples.
 
     A program that has new lengths in each call would otherwise build a plan each time. Instead, a
     plan is derived from another plan with an equal key. This is possible because dtypes, checks and
     the choice of a loop do not depend on sizes.
     """
     sizes: Sizes = ()
-    alike: list[Any] = [_likeness, loop, out is None]
+    device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
+    alike: list[Any] = [_likeness, loop, out is None, device]
     if rule.like_input or out is not None and out is not inputs[0]:
         return (), ()
     for x in inputs:
@@ -362,7 +375,7 @@ def _likeness(
             alike.append(type(x))
             continue
         shape = x._geometry
-        if not (shape.is_row_major and shape.ndim and x._device is CPU):
+        if not (shape.is_row_major and shape.ndim and x._device is device):
             return (), ()
         if sizes and shape.sizes != sizes:
             return (), ()
