@@ -1,6 +1,6 @@
 """The data model: one `Op` for each overload, with properties derived from its schema.
 
-This module has no I/O. `load.py` makes Ops from the YAML, and the emit_*.py modules read them.
+This module has no I/O. `load.py` makes Ops from the YAML, and the modules of emit/ read them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Short cut functions for CUDA; see emit_short.py."""
+"""Short cut functions for CUDA; see forms.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .short_parts import (
+from .parts import (
     ARRAYS, OPERANDS, PARAMS, WRITTEN, each, form, ints, is_plain, kept, others, params, storage,
     tensor, unless,
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Text of the lines that collect a call's key set and call through the dispatch table.
 
 If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`. Other wrong
-objects are rejected by the function's error handler (emit_functions.py). A valid call has no cost
+objects are rejected by the function's error handler (functions.py). A valid call has no cost
 from either.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from .model import Op, default, parameter
-from .text import condition, indent, Line, wrap
+from ..model import Op, default, parameter
+from ..text import condition, indent, Line, wrap
 
 
 def expression(op: Op) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..merge import Merge, merged, spread, vararg
+from ..model import OPTIONS, Model, Op, default, parameter
+from ..text import condition, indent, Line, WIDTH, wrap
 from . import docstring, gather
-from .merge import Merge, merged, spread, vararg
-from .model import OPTIONS, Model, Op, default, parameter
-from .text import condition, indent, Line, WIDTH, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument

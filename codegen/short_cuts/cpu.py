@@ -1,13 +1,13 @@
-"""Short cut functions for the CPU; see emit_short.py."""
+"""Short cut functions for the CPU; see forms.py."""
 
 from __future__ import annotations
 
 
-from .short_parts import (
+from ..text import indent
+from .parts import (
     ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, apart, arrays, each,
     element_of, form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
 )  # fmt: skip
-from .text import indent
 
 
 def functional(

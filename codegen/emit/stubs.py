@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .emit_families import exports
-from .emit_functions import Public, gathered, input_for_self, signature
-from .merge import vararg
-from .model import Model, Op, default, parameter
-from .text import HEADER, indent, joined, pruned, wrap
+from ..merge import vararg
+from ..model import Model, Op, default, parameter
+from ..text import HEADER, indent, joined, pruned, wrap
+from .families import exports
+from .functions import Public, gathered, input_for_self, signature
 
 _TYPES = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .model import MASK, Model, Op, parameter
-from .text import WIDTH, indent, wrap
+from ..model import MASK, Model, Op, parameter
+from ..text import WIDTH, indent, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Type

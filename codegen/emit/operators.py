@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..model import default, Op, parameter
+from ..text import indent, wrap
 from . import gather
-from .model import default, Op, parameter
-from .text import indent, wrap
 
 
 def operator(op: Op) -> list[str]:

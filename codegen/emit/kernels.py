@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
-from . import check_kernels, emit_nodes, paths
-from .model import AUTOCAST_DEVICES, DEVICES, NAMESPACE, Model, Op
-from .text import WIDTH, imported, imports, indent, joined, module, wrap
+from .. import check_kernels, paths
+from ..model import AUTOCAST_DEVICES, DEVICES, NAMESPACE, Model, Op
+from ..text import WIDTH, imported, imports, indent, joined, module, wrap
+from . import nodes
 
 # Imports that a module may need.
 IMPORTED = (
@@ -29,8 +30,8 @@ IMPORTED = (
 
 def kernels(model: Model, family: str) -> str:
     """Return the module of a family's registrations and derivatives."""
-    names = emit_nodes.node_names(model)
-    found = emit_nodes.nodes(model, family)
+    names = nodes.node_names(model)
+    found = nodes.nodes(model, family)
     rows = [line for op in model.ops if op.family == family for line in _row(op, names)]
     classes = [joined(lines) for lines in found.classes]
     composed = [joined(_composed(op)) for op in model.ops if op.family == family and op.composition]
@@ -53,7 +54,7 @@ def kernels(model: Model, family: str) -> str:
 
 def _composed(op: Op) -> list[str]:
     """Return the kernel that an expression in `dispatch` describes."""
-    returned = emit_nodes.line("return ", op.composition, "", WIDTH - 4)
+    returned = nodes.line("return ", op.composition, "", WIDTH - 4)
     head = wrap(f"def _{op.identifier}(", ["key_set", *op.parameters], "):")
     return [*head, *indent(returned)]
 

@@ -10,10 +10,11 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from . import emit_functions, emit_operators, paths
-from .emit_nodes import names_of_formulas
-from .model import MODULES, Model, Op
-from .text import indent, joined, module, pruned, WIDTH, wrap
+from .. import paths
+from ..model import MODULES, Model, Op
+from ..text import indent, joined, module, pruned, WIDTH, wrap
+from . import functions, operators
+from .nodes import names_of_formulas
 
 FAMILY_DOC = """Functions and methods of the operator family {family}. See dispatch/families.py."""
 
@@ -117,13 +118,11 @@ def _texts() -> list[str]:
 def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
     parts = [FAMILY_IMPORTS]
     for base in dict.fromkeys(op.base for op in ops):
-        blocks = [[line for op in ops if op.base == base for line in emit_operators.operator(op)]]
-        blocks[0] += emit_functions.results(model, base)
-        blocks += emit_functions.functions(model, base) + emit_functions.methods(model, base)
-        blocks += [
-            emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
-        ]
-        blocks += [face for op in ops if op.base == base for face in emit_functions.faces(op)]
+        blocks = [[line for op in ops if op.base == base for line in operators.operator(op)]]
+        blocks[0] += functions.results(model, base)
+        blocks += functions.functions(model, base) + functions.methods(model, base)
+        blocks += [operators.call(op) for op in ops if op.base == base and op.identifier in used]
+        blocks += [face for op in ops if op.base == base for face in functions.faces(op)]
         parts.append(joined(_spaced(blocks)))
     return module(FAMILY_DOC.format(family=family), *pruned(parts))
 
@@ -142,9 +141,9 @@ def _index(model: Model, used: set[str]) -> str:
     names = [*model.bases("method"), *properties, *model.aliases("method")]
     methods = [(_family_of(model, name), name) for name in names]
     names = [*model.bases("function", ""), *model.aliases("function", "")]
-    functions = [(_family_of(model, name), name) for name in names]
+    public = [(_family_of(model, name), name) for name in names]
     named = {
-        "FUNCTIONS": functions,
+        "FUNCTIONS": public,
         "METHODS": methods + dunders,
         "CALLS": [(op.family, op.identifier) for op in model.ops if op.identifier in used],
         "OPERATORS": [(op.family, op.name) for op in model.ops],

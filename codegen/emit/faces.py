@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .text import module
+from ..text import module
 
 _LAZY = """import sys as _sys
 

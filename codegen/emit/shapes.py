@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from . import emit_kernels
-from .model import Model, Op
-from .text import condition, indent, joined, Line, module, wrap
+from ..model import Model, Op
+from ..text import condition, indent, joined, Line, module, wrap
+from . import kernels
 
 DOC = """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
 
@@ -57,7 +57,7 @@ def shapes(model: Model) -> str:
         if places:
             if len(places) == 1:
                 counted.add((f"counts_{places[0]}_of_{n}", places[0]))
-        elif emit_kernels.is_view(op) and not op.replay:
+        elif kernels.is_view(op) and not op.replay:
             is_list = op.schema.returns[0].type.required.is_list
             tracked.add((f"tracks_{'views' if is_list else 'view'}_{n}", n))
         if op.derivatives:

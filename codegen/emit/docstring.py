@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from . import paths
-from .model import DTYPES, OPTIONS, Op, parameter
-from .text import ROOM, WIDTH
+from .. import paths
+from ..model import DTYPES, OPTIONS, Op, parameter
+from ..text import ROOM, WIDTH
 
 # The maximum width of a summary. It is indented by 4 columns, and becomes longer if `input`
 # replaces `self`.

@@ -1,9 +1,9 @@
-"""Short cut functions for views, on any device; see emit_short.py."""
+"""Short cut functions for views, on any device; see forms.py."""
 
 from __future__ import annotations
 
-from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, ints, unless
-from .text import indent, wrap
+from ..text import indent, wrap
+from .parts import LONG_WAY, RECORDED, SIZES, each, form, ints, unless
 
 
 def made(geometry: str, offset: str) -> list[str]:

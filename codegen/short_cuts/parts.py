@@ -1,11 +1,11 @@
-"""Parts that the functions of short cuts have in common; see emit_short.py."""
+"""Parts that the functions of short cuts have in common; see forms.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .text import condition, indent, wrap
+from ..text import condition, indent, wrap
 
 OPERANDS = ("self", "other", "third")
 ARRAYS = ("x", "y", "z")
