@@ -1,6 +1,6 @@
 """Text of _generated/shapes.py: a kernel function for each schema shape that occurs.
 
-Passing arguments as `*args` takes a sixth of the time of a small call (bench/overhead.py). So
+Passing arguments as `*args` takes a sixth of the time of a small call (bench/host/overhead.py). So
 makers use the functions of this module, which have exactly the needed arguments. For shapes that it
 lacks they use a general function.
 """

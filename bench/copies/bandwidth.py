@@ -12,8 +12,10 @@ import numpy as np
 
 import gputensor as gt
 
-from . import copies, layout_sides, peers, tables
-from .places import WrongResult, numbers, place_for
+from ..measurement import peers
+from ..measurement.places import WrongResult, numbers, place_for
+from ..records import tables
+from . import layout_sides, sessions
 
 NAME = "bandwidth"
 PEERS = ("torch", "cupy", "numpy")
@@ -59,10 +61,10 @@ COUNT = len(CASES)
 _OURS = {"multiply": "mul", "less": "lt"}
 
 report, brief = tables.report, tables.brief
-impossible, summary = copies.impossible, copies.summary
+impossible, summary = sessions.impossible, sessions.summary
 
 
-def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: sessions.Session) -> dict[str, Any]:
     place = place_for(session.device)
     side = max(16, (_SIDE if session.on_gpu else _CPU_SIDE) // session.scale)
     host = (numbers(side * side, _F32) / np.float32(2048)).astype(case.of)
@@ -75,7 +77,7 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
     moved += sum(host.nbytes if how != "row" else side * host.itemsize for how in case.others)
     buffers = [
         ([place.put(host.copy()) for _ in views], place.empty(size, case.result))
-        for _ in range(copies.buffers(session.kind, moved, session.device))
+        for _ in range(sessions.buffers(session.kind, moved, session.device))
     ]
     shape = ((side, side), (side, 1), 0) if case.axis is None else ((side,), (1,), 0)
     expected = place.put(right.reshape(-1))
@@ -132,7 +134,7 @@ def _call(name: str, case: Case, given: list[Any], to: Any, device: str) -> Call
     return lambda: function(*given, axis=case.axis, out=to)
 
 
-run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure)
+run = sessions.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 import gputensor as gt
 
-from . import peers, timing
+from ..measurement import peers, timing
 
 NAME = "overhead"
 # Budgets on the CPU: our time / PyTorch's, as a geometric mean and for the worst operator.

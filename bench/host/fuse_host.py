@@ -11,7 +11,7 @@ import numpy as np
 
 import gputensor as gt
 
-from . import timing
+from ..measurement import timing
 
 OPERATORS, _TIMES = 8, 7
 # Upper bounds. recording: the time to record an operator in a block of eight, divided by the

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import timing
-from .places import WrongResult
+from ..measurement import timing
+from ..measurement.places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
@@ -30,9 +30,9 @@ BUDGETS = {
 
 def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
     """Measure all cases; return the record that `bench run` prints and writes."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", f"bench.{NAME}", str(rounds)],
+        [sys.executable, "-m", __name__, str(rounds)],
         cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

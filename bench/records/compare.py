@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .timing import median_interval
+from ..measurement.timing import median_interval
 
 SAME, FAST, SLOW, AMBIGUOUS = "SAME", "FAST", "SLOW", "AMBIGUOUS"
 APART = (FAST, SLOW)

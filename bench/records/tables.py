@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import copies, timing
+from ..copies import sessions
+from ..measurement import timing
 
 KINDS = {
     "tile": "transposes", "ragged": "transposes of odd sizes", "small": "small transposes",
@@ -50,10 +51,10 @@ def brief(data: dict[str, Any]) -> str:
     head = ["kind of copy", "cases", *[title for title, _ in _columns(data, shown)]]
     rows = [
         [heading(data, kind), str(len(cases)), *_means(data, cases, shown)]
-        for kind, cases in copies.groups(data).items()
+        for kind, cases in sessions.groups(data).items()
     ]
     mean = _mean_row(data, shown)
-    at = len(rows) - (copies.LEFT_OUT in copies.groups(data))
+    at = len(rows) - (sessions.LEFT_OUT in sessions.groups(data))
     mean[0] = f"all, {mean[0]}"
     rows[at:at] = [[f"**{cell}**" if cell != NO_FIGURE else cell for cell in mean]]
     rows.append(_worst_row(data, shown))
@@ -78,7 +79,7 @@ def is_gpu(data: dict[str, Any]) -> bool:
 
 def heading(data: dict[str, Any], kind: str) -> str:
     """Return the heading of a kind of copy."""
-    if kind != copies.LEFT_OUT:
+    if kind != sessions.LEFT_OUT:
         return KINDS.get(kind, kind)
     return f"{'bound by a launch' if is_gpu(data) else 'below 1 MiB'}, in no mean"
 
@@ -110,7 +111,7 @@ def _columns(data: dict[str, Any], shown: list[str]) -> list[Column]:
 
     found: list[Column] = [("share of memcpy", lambda case: case[_PLAIN])]
     if is_gpu(data):
-        found.append(("of sectors", copies.of_sectors))
+        found.append(("of sectors", sessions.of_sectors))
     return [*found, *map(of, shown)]
 
 
@@ -139,7 +140,7 @@ def _means(data: dict[str, Any], cases: list[Any], shown: list[str]) -> list[str
 
 
 def _mean_row(data: dict[str, Any], shown: list[str]) -> list[str]:
-    cases = copies.counted(data)
+    cases = sessions.counted(data)
     return ["geometric mean", str(len(cases)), *_means(data, cases, shown)]
 
 

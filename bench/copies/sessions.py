@@ -15,8 +15,9 @@ import numpy as np
 
 import gputensor as gt
 
-from . import gpu_state, graphs, layout_sides, nvml, peers, timing
-from .places import WrongResult
+from ..measurement import gpu_state, graphs, nvml, peers, timing
+from ..measurement.places import WrongResult
+from . import layout_sides
 
 # Number of threads that each library uses on the CPU.
 THREADS = 2

@@ -14,7 +14,7 @@ import numpy as np
 
 import gputensor as gt
 
-from . import peers, timing
+from ..measurement import peers, timing
 
 NAME = "autograd"
 # Upper bound of our time divided by PyTorch's, for each case.

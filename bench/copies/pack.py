@@ -14,8 +14,10 @@ import numpy as np
 
 import gputensor as gt
 
-from . import copies, layout_sides, peers, tables
-from .places import WrongResult, in_parallel, place_for
+from ..measurement import peers
+from ..measurement.places import WrongResult, in_parallel, place_for
+from ..records import tables
+from . import layout_sides, sessions
 
 NAME = "pack"
 PEERS = ("torch", "torch.compile", "cupy", "numpy")
@@ -61,13 +63,13 @@ CASES = tuple(
 COUNT = len(CASES)
 
 
-def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: sessions.Session) -> dict[str, Any]:
     place = place_for(session.device)
     images = case.images if session.on_gpu else case.cpu_images
     n, h, w = (max(1, size // session.scale) for size in images)
     host, view, expected, by, plus = _images(case, n, h, w)
     moved = view.nbytes + expected.nbytes
-    count = copies.buffers(session.kind, moved, session.device)
+    count = sessions.buffers(session.kind, moved, session.device)
     buffers = [_Buffers(place, case, host, view, expected) for _ in range(count)]
     right = place.put(np.moveaxis(expected, 1, 3 if case.channels_last else 1).reshape(-1))
     return session.measure(
@@ -221,10 +223,10 @@ _MAKERS: dict[str, Callable[..., Side]] = {
 
 
 report, brief = tables.report, tables.brief
-impossible, summary = copies.impossible, copies.summary
+impossible, summary = sessions.impossible, sessions.summary
 
 
-run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure, ABSENT)
+run = sessions.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, _measure, ABSENT)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

@@ -1,5 +1,5 @@
-// Elementary functions of the CPU library beside others of more precision. bench/ulp.py builds and
-// calls it. For each function NAME and T of f32, f64:
+// Elementary functions of the CPU library beside others of more precision. bench/accuracy/ulp.py
+// builds and calls it. For each function NAME and T of f32, f64:
 //   NAME_T(n, out, x[, y])          what a loop of the library computes
 //   NAME_worst_T(n, at, x[, y])     the greatest error of these, in ulp, and the arguments where,
 //                                   beside the C library's function of f64, or of long double

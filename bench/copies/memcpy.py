@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from . import copies, layout_sides, peers, tables
-from .places import WrongResult, pattern, place_for
+from ..measurement import peers
+from ..measurement.places import WrongResult, pattern, place_for
+from ..records import tables
+from . import layout_sides, sessions
 
 NAME = "memcpy"
 PEERS = ("torch", "cupy", "numpy")
@@ -19,10 +21,10 @@ CPU_SIZES = tuple(1 << n for n in (12, 16, 20, 22, 24, 26))
 COUNT = len(SIZES)
 
 report, brief = tables.report, tables.brief
-impossible, summary = copies.impossible, copies.summary
+impossible, summary = sessions.impossible, sessions.summary
 
 
-def _sizes(session: copies.Session) -> list[int]:
+def _sizes(session: sessions.Session) -> list[int]:
     sizes = SIZES if session.on_gpu else CPU_SIZES
     return [max(16, size // session.scale) for size in sizes]
 
@@ -32,12 +34,12 @@ def _title(nbytes: int) -> str:
     return f"{nbytes >> size} {unit}"
 
 
-def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any]:
+def _measure(number: int, nbytes: int, session: sessions.Session) -> dict[str, Any]:
     place, u8 = place_for(session.device), np.dtype("u1")
     host = pattern(nbytes)
     pairs = [
         (place.put(host), place.empty(nbytes, u8))
-        for _ in range(copies.buffers(session.kind, 2 * nbytes, session.device))
+        for _ in range(sessions.buffers(session.kind, 2 * nbytes, session.device))
     ]
     how = ((nbytes,), (1,), 0)
 
@@ -66,7 +68,7 @@ def _measure(number: int, nbytes: int, session: copies.Session) -> dict[str, Any
     }  # fmt: skip
 
 
-run = copies.runner(NAME, PEERS, _sizes, _title, _measure)
+run = sessions.runner(NAME, PEERS, _sizes, _title, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m bench.copy_plans --cases 6,7,31 [--compile]`: time all plans of layout copies.
+"""`python -m bench.copies.plans --cases 6,7,31 [--compile]`: time all plans of layout copies.
 
 All plans copy correctly, and the scores in kernels/cuda/copy_score.py choose one of them. This
 program also measures the plans that are not chosen: TILE with each tile size and access width, PACK
@@ -33,7 +33,7 @@ DEVICE, ROUNDS, CALLS = 0, 7, 5
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="bench.copy_plans", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="bench.copies.plans", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=lambda text: [int(n) for n in text.split(",")])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--once", action="store_true", help="launch the chosen plan once, for ncu")

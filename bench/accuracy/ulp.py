@@ -1,4 +1,4 @@
-"""Accuracy of the CPU library's elementary functions: `python -m bench.ulp [--page PAGE]`.
+"""Accuracy of the CPU library's elementary functions: `python -m bench.accuracy.ulp [--page PAGE]`.
 
 Each function of `ulp.cpp` is compiled like the library's loops. It is called with all 2^32 f32
 numbers (functions of two numbers: with `--f64` pairs) and with a sample of f64 numbers of every
@@ -30,7 +30,7 @@ import build_library
 from gputensor.runtime import files
 from gputensor.runtime.compilation import kernel_cache
 
-from . import timing
+from ..measurement import timing
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 F64_COUNT = 100_000_000
@@ -100,7 +100,7 @@ NOTHING = Error(-1.0, (), 0)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.ulp", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.accuracy.ulp", description=__doc__)
     parser.add_argument("--functions", default=",".join(BOUNDS), help="as exp,log; all")
     parser.add_argument("--f64", type=float, default=F64_COUNT, help="how many f64, or pairs")
     parser.add_argument("--sample", type=float, help="so many f32 instead of all")
@@ -141,7 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-_TABLE = re.compile(r"(<!-- written by bench/ulp.py -->\n).*?(<!-- /bench/ulp.py -->)", re.DOTALL)
+_TABLE = re.compile(
+    r"(<!-- written by bench/accuracy/ulp.py -->\n).*?(<!-- /bench/accuracy/ulp.py -->)", re.DOTALL
+)
 
 
 def unavailable_reason(capability: str) -> str:

@@ -15,9 +15,9 @@ import gputensor as gt
 from gputensor import runtime
 from gputensor.kernels.compiled import library
 
-from . import peers
+from ..measurement import peers
+from ..measurement.places import Strided
 from .layout_cases import Case
-from .places import Strided
 
 Side = Callable[[], Any]
 # torch.compile takes seconds per case, so only one case of each kind is measured.

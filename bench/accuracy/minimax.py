@@ -1,4 +1,4 @@
-"""Compute coefficients of include/elementary.cuh: `python -m bench.minimax [NAME…]`.
+"""Compute coefficients of include/elementary.cuh: `python -m bench.accuracy.minimax [NAME…]`.
 
 The program computes polynomials with the smallest weighted error by Remez's exchange algorithm,
 with 40 digits (mpmath). It rounds them to f32 or f64, and changes coefficients by units in the last
@@ -159,7 +159,7 @@ FITS = (
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.minimax", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.accuracy.minimax", description=__doc__)
     parser.add_argument("names", nargs="*", help="functions, as exp_rest; without them all")
     names = parser.parse_args(argv).names
     for fit in FITS:

@@ -14,7 +14,8 @@ from typing import Any
 
 import gputensor as gt
 
-from . import checkout, gpu_state, peers
+from ..measurement import gpu_state, peers
+from . import checkout
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import gputensor as gt
 
-from . import peers, timing
-from .places import WrongResult
+from ..measurement import peers, timing
+from ..measurement.places import WrongResult
 
 NAME = "dispatch"
 NAMESPACE = "bench_dispatch"

@@ -12,7 +12,9 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from . import copies, record, tables
+from .. import benchmarks
+from ..copies import sessions
+from . import record, tables
 
 INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
@@ -35,7 +37,7 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
     Raises: ImportError if matplotlib is missing.
     """
-    module = importlib.import_module(f"bench.{data['benchmark']}")
+    module = benchmarks.module(data["benchmark"])
     if hasattr(module, "draw"):
         paths: list[Path] = module.draw(data, folder)
         return paths
@@ -83,7 +85,7 @@ def _rows(
     """Return a dict from a case to the (y, label) of its row, and a list of (y, text) for the
     headings of the kinds of copies."""
     rows, heads, line = {}, [], 0.0
-    for kind, cases in copies.groups(data).items():
+    for kind, cases in sessions.groups(data).items():
         heads.append((line, tables.heading(data, kind)))
         for case in cases:
             line += 1

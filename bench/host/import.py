@@ -18,7 +18,7 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from . import timing
+from ..measurement import timing
 
 NAME = "import"
 BUDGET = 1.35
@@ -29,7 +29,7 @@ start = time.perf_counter_ns()
 {statement}
 print(time.perf_counter_ns() - start)
 """
-PACKAGE = Path(__file__).parents[1] / "gputensor"
+PACKAGE = Path(__file__).parents[2] / "gputensor"
 
 
 def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Tuple
 
 
-from . import peers, timing
+from ..measurement import peers, timing
 
 NAME = "custom_op"
 # Upper bounds of our time divided by PyTorch's: for a call, recorded or not; and for a call with

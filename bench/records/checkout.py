@@ -15,7 +15,7 @@ from typing import Any
 
 from gputensor.runtime import files
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOTE = ROOT / ".carried" / "commit.json"
 # Changes of these files do not count: a run writes them, or they are made from its record.
 _RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")

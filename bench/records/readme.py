@@ -11,7 +11,6 @@ so.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from pathlib import Path
@@ -19,10 +18,10 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from . import record as records
-from . import tables
+from .. import benchmarks
+from . import record as records, tables
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 # The name of the block with the means of several records, and these records: name -> description.
 SUMMARY = "summary"
 SUMMARISED = {
@@ -55,7 +54,7 @@ def block(name: str, folder: Path, page: Path) -> str:
     of = origin(data, os.path.relpath(path, page.parent))
     if number:
         return f"{tables.one(data, int(number))}\n\n{of}\n"
-    module = importlib.import_module(f"bench.{data['benchmark']}")
+    module = benchmarks.module(data["benchmark"])
     parts = [getattr(module, "brief", module.report)(data)]
     for kind in ("ratio", "memcpy"):
         plot = folder / f"{name}-{kind}.png"

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from . import copies, layout_sides, tables
+from ..measurement.places import WrongResult, in_parallel, numbers, place_for
+from ..records import tables
+from . import layout_sides, sessions
 from .layout_cases import CASES, Case
 from .layout_sides import Pair
-from .places import WrongResult, in_parallel, numbers, place_for
 import itertools
 
 NAME = "layout"
@@ -27,10 +28,10 @@ PEERS = ("torch", "torch.compile", "cupy", "cutensor", "numpy", "opencv")
 _SECTOR = 32
 
 report, brief = tables.report, tables.brief
-failures, impossible, summary = copies.failures, copies.impossible, copies.summary
+failures, impossible, summary = sessions.failures, sessions.impossible, sessions.summary
 
 
-def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]:
+def _measure(number: int, case: Case, session: sessions.Session) -> dict[str, Any]:
     kind, place = session.kind, place_for(session.device)
     full = case.shape if session.on_gpu else case.cpu_shape
     shape = tuple(max(1, n // session.scale) if n > 16 else n for n in full)
@@ -39,7 +40,7 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
     view = case.view(host.reshape(shape))
     expected = _expected(view, case.result)
     moved, sectors = bytes_of(case, view, expected.nbytes)
-    count = copies.buffers(kind, moved, session.device)
+    count = sessions.buffers(kind, moved, session.device)
     pairs = [
         Pair(place, place.put(host), place.empty(expected.size, case.result), how)
         for _ in range(count)
@@ -89,4 +90,4 @@ def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
     return written + unique, written + unique * waste
 
 
-run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.title, _measure)
+run = sessions.runner(NAME, PEERS, lambda session: CASES, lambda case: case.title, _measure)
