@@ -10,7 +10,6 @@ input; 3 no device; 4 if records cannot be compared."""
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import json
 import sys
@@ -21,18 +20,13 @@ import gputensor as gt
 from gputensor.runtime import files
 from gputensor.runtime.compilation import carried
 
-from . import compare as comparison
-from . import peers, readme, timing
-from . import record as records
-from .environment import environment
+from . import benchmarks
+from .measurement import peers, timing
+from .measurement.places import WrongResult
 from .operators import capabilities
-from .places import WrongResult
+from .records import compare as comparison, readme, record as records
+from .records.environment import environment
 
-BENCHMARKS = (
-    "dispatch", "overhead", "host_cuda", "autograd", "custom_op", "layout", "pack", "operators",
-    "sweep", "bandwidth", "memcpy", "emulator", "import", "fuse", "scaling",
-    "dask", "models",
-)  # fmt: skip
 FINE, MISSED, BAD_INPUT, DEVICE_ABSENT, NOT_COMPARABLE = range(5)
 
 
@@ -40,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure")
-    run.add_argument("benchmark", choices=BENCHMARKS)
+    run.add_argument("benchmark", choices=benchmarks.NAMES)
     run.add_argument("--device", default="cpu")
     run.add_argument("--out", type=Path, help="folder for the record, the table and the plots")
     run.add_argument("--check", action="store_true", help="exit 1 where a budget is missed")
@@ -150,9 +144,10 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _module(data: dict[str, Any]) -> Any:
-    if data["benchmark"] not in BENCHMARKS:
-        raise records.NotARecord(f"no benchmark is called {data['benchmark']!r}")
-    return importlib.import_module(f"bench.{data['benchmark']}")
+    try:
+        return benchmarks.module(data["benchmark"])
+    except LookupError as error:
+        raise records.NotARecord(str(error)) from error
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -188,7 +183,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
     if place.type == "cuda" and not gt.cuda.is_available():
         print(f"bench: no CUDA device ({gt.cuda.unavailable_reason()})", file=sys.stderr)
         return DEVICE_ABSENT
-    module = importlib.import_module(f"bench.{args.benchmark}")
+    module = benchmarks.module(args.benchmark)
     given = {
         "rounds": args.rounds,
         "only": args.cases,
@@ -294,7 +289,7 @@ def _write(data: dict[str, Any], around: dict[str, Any], out: Path) -> Path:
 
 
 def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
-    from . import plots
+    from .records import plots
 
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{stem}.md"

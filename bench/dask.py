@@ -17,7 +17,7 @@ import numpy as np
 
 import gputensor as gt
 
-from . import timing
+from .measurement import timing
 
 NAME = "dask"
 CHUNKS, ROWS, COLUMNS = 64, 1024, 256

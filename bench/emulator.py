@@ -22,8 +22,8 @@ import numpy as np
 import gputensor as gt
 from gputensor import runtime
 
-from . import timing
-from .places import WrongResult
+from .measurement import timing
+from .measurement.places import WrongResult
 
 NAME = "emulator"
 # Lower bound of numba's time divided by ours, for each kernel.

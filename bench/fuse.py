@@ -18,9 +18,11 @@ import numpy as np
 
 import gputensor as gt
 
-from . import fuse_host, layout_sides, peers, timing
-from .copies import THREADS
-from .places import WrongResult
+from .copies import layout_sides
+from .copies.sessions import THREADS
+from .host import fuse_host
+from .measurement import peers, timing
+from .measurement.places import WrongResult
 
 NAME = "fuse"
 ELEMENTS = 4 << 20

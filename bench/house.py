@@ -7,7 +7,6 @@ These are not tests, because times need a quiet machine. `--quick` omits the row
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import re
@@ -22,7 +21,9 @@ from pathlib import Path
 
 from codegen import generate, load, paths, stats
 
-from . import record, timing
+from . import benchmarks
+from .measurement import timing
+from .records import record
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
@@ -103,7 +104,7 @@ def _counts() -> Iterator[Row]:
 
 
 def _imports() -> Iterator[Row]:
-    module = importlib.import_module("bench.import")
+    module = benchmarks.module("import")
     cases = module.run()["cases"]
     times = {case["name"]: case["ns"]["import"] for case in cases}
     grown = next(name for name in times if "times the names" in name)

@@ -21,7 +21,7 @@ from typing import Any
 import gputensor as gt
 import gputensor.distributed as dist
 
-from . import timing
+from .measurement import timing
 
 NAME = "scaling"
 PARTS = (1, 2, 4)

@@ -17,7 +17,8 @@ import numpy as np
 
 import gputensor as gt
 
-from . import peers, tables, timing
+from .measurement import peers, timing
+from .records import tables
 from .sweep_cases import SIZES, Case, arguments, cases
 
 NAME = "sweep"

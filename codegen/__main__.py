@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import check_kernels, generate, load, paths, stats
+from .entry import EntryError
 from .model import Model
 
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         model = load.load()
-    except load.EntryError as error:
+    except EntryError as error:
         print(error, file=sys.stderr)
         return 1
     if given.command == "where":

@@ -1,12 +1,11 @@
 """The data model: one `Op` for each overload, with properties derived from its schema.
 
-This module has no I/O. `load.py` makes Ops from the YAML, and the emit_*.py modules read them.
+This module has no I/O. `load.py` makes Ops from the YAML, and the modules of emit/ read them.
 """
 
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -457,54 +456,3 @@ def default(argument: Any) -> str:
     if argument.type.base == "float" and type(value) is int:
         value = float(value)
     return repr(value)
-
-
-def _copying(entry: Op, name: Any) -> FunctionSchema:
-    """Return the schema of a view operator's copy, which has no aliases."""
-    plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
-    found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
-    return found
-
-
-def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the schema of a name in the `autogen` of `entry`, or None if it is not a form of it.
-
-    Source: torchgen/native_function_generation.py.
-    """
-    base, _, overload = name.partition(".")
-    arguments, returns = entry.arguments, entry.schema.returns
-    if entry.gives_view and (base, overload) == (f"{entry.base}_copy", entry.schema.name.overload):
-        return _copying(entry, schema.OperatorName("", base, overload))
-    if entry.kind != "functional" or {str(value.type) for value in returns} != {"Tensor"}:
-        return None
-    written = schema.parse("x(Tensor(a!) out) -> Tensor(a!)")
-    if len(returns) > 1:
-        return _derive_outs(entry, name)
-    if base == f"{entry.base}_" and arguments[0].name == "self":
-        first = schema.Argument(written.arguments[0].type, "self")
-        arguments = (first, *arguments[1:])
-    elif base == entry.base and (overload.startswith("Out") or "out" in overload.split("_")):
-        dropped = OPTIONS if entry.has_options else ()
-        kept = tuple(argument for argument in arguments if argument.name not in dropped)
-        arguments = (*kept, schema.Argument(written.arguments[0].type, "out", None, None, True))
-    else:
-        return None
-    operator_name = schema.OperatorName("", base, overload)
-    found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, written.returns)
-    return found
-
-
-def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the out form's schema for several results. Its overload name is PyTorch's."""
-    base, _, overload = name.partition(".")
-    if base != entry.base or not overload:
-        return None
-    outs, returns = [], []
-    for number, value in enumerate(entry.schema.returns):
-        written = schema.parse(f"x(Tensor({NAMES_OF_SETS[number]}!) x) -> Tensor").arguments[0].type
-        outs.append(schema.Argument(written, value.name or f"out{number}", None, None, True))
-        returns.append(schema.Return(written, value.name))
-    operator_name = schema.OperatorName("", base, overload)
-    arguments = (*entry.arguments, *outs)
-    found: FunctionSchema = schema.FunctionSchema(operator_name, arguments, tuple(returns))
-    return found

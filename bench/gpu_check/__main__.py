@@ -15,7 +15,7 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-from bench import checkout
+from bench.records import checkout
 from gputensor.runtime import trust
 
 from . import steps

@@ -21,7 +21,7 @@ from typing import Any
 
 from gputensor.runtime import files
 
-from bench import checkout
+from bench.records import checkout
 
 from . import verdicts
 from .steps import SKIPPED, Step

@@ -9,7 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from bench import checkout, layout, layout_cases
+from bench.copies import layout, layout_cases
+from bench.records import checkout
 
 MODES = ("correct", "measure")
 # Factor of the limits in a dry run, which compiles kernels for the emulator on a shared machine.

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import copies, layout, record, tables, timing
-from bench.overhead import NEW_SHAPE_US
+from bench.copies import layout, sessions
+from bench.host.overhead import NEW_SHAPE_US
+from bench.measurement import timing
+from bench.records import record, tables
 
 from . import fuzz, lines
 from .steps import PARTS, SKIPPED, Step
@@ -22,7 +24,7 @@ HOLDS, MISSED, OPEN, FAILED = "holds", "**missed**", "not measured", "**failed**
 NONE = "–"
 Row = tuple[str, str, str, str]
 # the budgets
-SHARE, WORST_SHARE = copies.CUDA_SHARE, copies.CUDA_WORST_SHARE
+SHARE, WORST_SHARE = sessions.CUDA_SHARE, sessions.CUDA_WORST_SHARE
 HOST_CASES = ("empty((4,))", "a + b", "x.permute(0, 2, 3, 1).contiguous()", "a.add_(b)", "q.sum()")
 HOST_TORCH, HOST_CUPY = 1.0, 0.5
 
@@ -141,10 +143,10 @@ def _layout(work: Path, is_emulated: bool) -> Iterator[Row]:
     for name, of, least in (
         ("geomean_share_of_sectors", "share of memcpy by sectors, geometric mean", SHARE),
         ("worst_share_of_sectors", "share of memcpy by sectors, worst", WORST_SHARE),
-        ("geomean_vs_torch", "× PyTorch, geometric mean", copies.CUDA_TORCH),
-        ("worst_vs_torch", "× PyTorch, worst", copies.CUDA_WORST_PEER),
-        ("geomean_vs_cupy", "× CuPy, geometric mean", copies.CUDA_CUPY),
-        ("worst_vs_cupy", "× CuPy, worst", copies.CUDA_WORST_PEER),
+        ("geomean_vs_torch", "× PyTorch, geometric mean", sessions.CUDA_TORCH),
+        ("worst_vs_torch", "× PyTorch, worst", sessions.CUDA_WORST_PEER),
+        ("geomean_vs_cupy", "× CuPy, geometric mean", sessions.CUDA_CUPY),
+        ("worst_vs_cupy", "× CuPy, worst", sessions.CUDA_WORST_PEER),
         ("geomean_vs_torch.compile", "× torch.compile, geometric mean", 0.0),
     ):
         yield _row(

@@ -14,7 +14,7 @@ from typing import Any
 
 import gputensor as gt
 
-from .. import peers, timing
+from ..measurement import peers, timing
 from ..operators.sides import THREADS
 from . import sides
 from .layers import LAYERS

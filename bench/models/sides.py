@@ -15,9 +15,10 @@ import numpy as np
 
 import gputensor as gt
 
-from .. import layout_sides, timing
+from ..copies import layout_sides
+from ..measurement import timing
+from ..measurement.places import WrongResult
 from ..operators.sides import THREADS
-from ..places import WrongResult
 from .layers import Layer, Recurrent
 from .networks import Network
 

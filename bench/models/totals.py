@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import plots, record, tables, timing
+from ..measurement import timing
+from ..records import plots, record, tables
 
 # Budgets: our time / PyTorch's (geometric mean, worst model), our memory / PyTorch's (worst model).
 MEAN, WORST, MEMORY = 1.1, 1.5, 0.5

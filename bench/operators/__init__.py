@@ -15,7 +15,7 @@ import numpy as np
 
 import gputensor as gt
 
-from .. import peers, timing
+from ..measurement import peers, timing
 from . import algebra, capabilities, elementwise, moves, networks, rows
 from .calls import Case, cases
 from .sides import THREADS, Differs, effective_capability, measure

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import plots, record, timing
+from ..measurement import timing
+from ..records import plots, record
 from .totals import LEAST, families
 
 _ROW, _ABOVE, _BELOW, _WIDTH, _LEFT = 0.3, 0.85, 0.55, 8.6, 0.29

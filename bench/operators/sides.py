@@ -11,7 +11,7 @@ import numpy as np
 
 import gputensor as gt
 
-from .. import timing
+from ..measurement import timing
 from .calls import Case
 
 Side = Callable[[], Any]
@@ -220,7 +220,7 @@ def _torch_threads(torch: Any, side: Side) -> int:
     """Find the number of threads with which PyTorch is faster. Set it and return it.
 
     Some of PyTorch's functions wake a second thread for 1,000 elements. If threads do not spin
-    (peers.py), this takes longer than the work itself.
+    (measurement/peers.py), this takes longer than the work itself.
     """
     best = {}
     for count in (1, THREADS):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import tables, timing
+from ..measurement import timing
+from ..records import tables
 
 # PyTorch's time / ours, as a geometric mean: the budget and the goal.
 GEOMEAN, STRETCH = 1.0, 1.3

@@ -81,7 +81,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
 
     # Operators that take one or two tensors have kernels of their own, because every call of a
     # user's operator without a derivative runs one. Such a call takes 0.8x the time
-    # (bench/dispatch.py).
+    # (bench/host/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None

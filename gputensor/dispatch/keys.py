@@ -279,7 +279,7 @@ class KeySet(int):
         if not isinstance(other, int):
             other = bits_of(other)
         # This path must be fast, because kernels mask the set before every redispatch
-        # (bench/dispatch.py).
+        # (bench/host/dispatch.py).
         return KeySet(_and(self, other))
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:

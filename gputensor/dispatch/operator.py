@@ -370,7 +370,7 @@ class Operator:
         table = self.table
         # All arguments are given and are tensors, so none needs conversion. Calls with one or two
         # tensors have their own code, because unpacking `*args` again costs 0.1 of 0.4 us (1.3x,
-        # bench/dispatch.py).
+        # bench/host/dispatch.py).
         n = len(args)
         if n == table.n_tensors and not kwargs:
             include, keep = _state.get()

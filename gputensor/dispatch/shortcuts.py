@@ -4,10 +4,10 @@ Note [Short cuts]
 `a + b` of plain tensors passes a table, the Autograd kernel, the table again, and the plans of the
 backend's kernel. These steps are half of the call's cost. A kernel with a plan may store a function
 that does the whole call. It is stored on the operator's table, under the operands' geometries. The
-public function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel
-stores it when a plan is used again, so a shape that is used once costs nothing extra. A short cut
-first checks that the call is the plain case, in which the kernels in between would do nothing.
-Otherwise it returns None. In the plain case,
+public function, native code's calls (codegen/emit/gather.py) and `op(x)` look there first. The
+kernel stores it when a plan is used again, so a shape that is used once costs nothing extra. A
+short cut first checks that the call is the plain case, in which the kernels in between would do
+nothing. Otherwise it returns None. In the plain case,
 
 - every operand has the plain keys of its device,
 - the thread's state is the state outside of every block (`tls.PLAIN`), or that state below

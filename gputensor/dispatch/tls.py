@@ -202,12 +202,12 @@ class InferenceMode(Guard):
 
 # Non-empty while any thread is in inference mode, even if blocks end in an unusual order. While it
 # is empty, making a tensor skips the check of the mode (10 ns instead of 30 each,
-# bench/overhead.py).
+# bench/host/overhead.py).
 inference_blocks: list[bool] = []
 
 # Non-empty while any thread is in a non-default grad mode, or in a DispatchMode, whose view
 # operators may return non-views. While it is empty, the fast path skips the check (25 ns of a
-# view's 700, bench/overhead.py). autograd/modes.py maintains it.
+# view's 700, bench/host/overhead.py). autograd/modes.py maintains it.
 unrecorded: list[int] = []
 
 

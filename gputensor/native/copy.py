@@ -109,7 +109,7 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     x, y = to._array, src._array
     if x is None:
         x = to._get_array()
-    # This takes 0.7x the time of np.copyto (bench/overhead.py).
+    # This takes 0.7x the time of np.copyto (bench/host/overhead.py).
     x[...] = src._get_array() if y is None else y
 
 
@@ -271,8 +271,8 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
 
 
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
-    # The calls of empty_like and copy_ are inlined (bench/overhead.py), because every layout copy
-    # is a clone.
+    # The calls of empty_like and copy_ are inlined (bench/host/overhead.py), because every layout
+    # copy is a clone.
     of = operators.clone.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
@@ -348,7 +348,7 @@ def contiguous(
     elif memory_format.rank != self._geometry.ndim:
         rule = f"fit the {self._geometry.ndim} dimensions of self"
         raise errors.must("contiguous", "memory_format", rule, memory_format)
-    # The call of clone is inlined, which takes 0.97x of the time (bench/overhead.py).
+    # The call of clone is inlined, which takes 0.97x of the time (bench/host/overhead.py).
     of = operators.contiguous.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep

@@ -73,7 +73,7 @@ def empty(
             _learn_empty(table, size, known, memory_format)
         if wanted.in_numpy:
             # `from_array` is inlined, because half of all operator calls come here
-            # (bench/overhead.py).
+            # (bench/host/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
             tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -182,7 +182,7 @@ def empty_like(
             if known is not None and known.short is not table.short:
                 _learn_empty_like(table, shape, place, known)
         if shape.is_row_major:
-            # The call of empty is inlined (bench/overhead.py).
+            # The call of empty is inlined (bench/host/overhead.py).
             include, keep = _state.get()
             keys = include & keep
             table = operators.empty_memory_format.table

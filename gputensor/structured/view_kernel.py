@@ -41,7 +41,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
             if seen.short is not table.short:
                 short_view.learn(table, kernel, (shape, *args) if args else shape, seen, self)
         wanted = seen.value
-        # The call of `view_of` is inlined (bench/overhead.py).
+        # The call of `view_of` is inlined (bench/host/overhead.py).
         storage = self._storage
         if storage is None:
             storage = self._get_storage()

@@ -40,8 +40,8 @@ def get(tensor: Tensor, index: Any) -> Any:
     """
     try:
         kind = type(index)
-        # The code of select and slice is inlined for speed: bench/overhead.py compares q[1] with
-        # PyTorch.
+        # The code of select and slice is inlined for speed: bench/host/overhead.py compares q[1]
+        # with PyTorch.
         if kind is int:
             table = _operators.select_int.table
             short = table.short.get((tensor._geometry, 0))

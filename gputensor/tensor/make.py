@@ -78,7 +78,8 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     extent."""
     if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
-    # `from_storage` is inlined, because every result on a device is made here (bench/overhead.py).
+    # `from_storage` is inlined, because every result on a device is made here
+    # (bench/host/overhead.py).
     tensor = blank()
     tensor._geometry = geometry
     keys = TENSOR_KEYS[place.type]

@@ -383,7 +383,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
-    storage = Storage()  # `Storage.over` is inlined for speed (bench/host_cuda.py)
+    storage = Storage()  # `Storage.over` is inlined for speed (bench/host/host_cuda.py)
     storage._data, storage._array, storage._nbytes, storage.device = (
         allocate(nbytes, place), None, nbytes, place,
     )  # fmt: skip

@@ -10,7 +10,9 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import compare, copies, gpu_state, layout, layout_sides, nvml, pack, peers, timing
+from bench.copies import layout, layout_sides, pack, sessions
+from bench.measurement import gpu_state, nvml, peers, timing
+from bench.records import compare
 from gputensor.kernels.compiled import library
 
 
@@ -78,7 +80,7 @@ def test_measuring_ends_when_all_ratios_are_known():
 def test_the_budgets_of_the_cpu():
     summary = {"geomean_vs_torch": 2.5, "worst_vs_torch": 0.8, "geomean_vs_numpy": 5}
     record = {"device": "cpu", "is_emulated": False, "summary": summary}
-    assert copies.failures(record) == ["worst vs torch 0.80 is below 0.9"]
+    assert sessions.failures(record) == ["worst vs torch 0.80 is below 0.9"]
     case = {"name": "224² u8 NHWC → f32 NCHW", "share_of_memcpy": 0.3}
     other = {"name": "224² u8 NHWC → f16 NCHW", "share_of_memcpy": 0.3}
     record |= {"summary": {}, "peers": [], "cases": [case, other]}
@@ -122,7 +124,7 @@ def test_our_own_failure_is_none_of_a_peers(monkeypatch):
 
 
 def test_a_peer_that_takes_too_long_is_skipped(monkeypatch):
-    monkeypatch.setattr(copies, "SLOWEST_S", -1.0)
+    monkeypatch.setattr(sessions, "SLOWEST_S", -1.0)
     (case,) = run()["cases"]
     assert case["skipped"] == {"numpy": "one copy takes 0 s"}
 
@@ -178,9 +180,9 @@ def test_which_kernel_does_a_case_on_a_gpu():
 
 def test_above_the_roofline_is_an_error(monkeypatch, capsys, tmp_path):
     samples = {"gputensor": sample(10, 10), "again": sample(10, 10), "memcpy": sample(100, 100)}
-    row = copies.row(samples, ["memcpy"], 1000, 1000, "cpu")
+    row = sessions.row(samples, ["memcpy"], 1000, 1000, "cpu")
     assert row["above_roofline"] == ["gputensor", "again"]
-    monkeypatch.setitem(copies.ROOFLINE, "cpu", 1e-9)  # now every figure is impossible
+    monkeypatch.setitem(sessions.ROOFLINE, "cpu", 1e-9)  # now every figure is impossible
     arguments = [
         "run",
         "layout",

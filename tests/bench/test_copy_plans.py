@@ -1,4 +1,4 @@
-"""bench/copy_plans.py on the emulator: all plans that it times copy correctly."""
+"""bench/copies/plans.py on the emulator: all plans that it times copy correctly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 import gputensor as gt
-from bench import copy_plans, layout_cases
+from bench.copies import layout_cases, plans
 
 
 @pytest.mark.full
@@ -21,15 +21,15 @@ def test_every_plan_copies_alike(
         pytest.skip(str(gt.cuda.unavailable_reason()))
     (case,) = [case for case in layout_cases.CASES if case.number == number]
     monkeypatch.setattr(case, "shape", shape)
-    walk, dtypes = copy_plans._walk(case)
-    every = list(copy_plans._launches(walk, dtypes))
+    walk, dtypes = plans._walk(case)
+    every = list(plans._launches(walk, dtypes))
     some = every[:1] + every[1::9]  # the emulator's compiler takes a second for each
-    monkeypatch.setattr(copy_plans, "_launches", lambda *_: iter(some))
-    monkeypatch.setattr(copy_plans, "ROUNDS", 1)
-    copy_plans._run(case, walk, dtypes, False)
+    monkeypatch.setattr(plans, "_launches", lambda *_: iter(some))
+    monkeypatch.setattr(plans, "ROUNDS", 1)
+    plans._run(case, walk, dtypes, False)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == len(some) > 8 and sum("chosen" in line for line in lines) == 1
     assert {line["plan"] for line in lines} == {"tile", "pack"}
     assert not any("wrong" in line for line in lines)
-    copy_plans._run(case, walk, dtypes, True)
+    plans._run(case, walk, dtypes, True)
     assert capsys.readouterr().out == ""

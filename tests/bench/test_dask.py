@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench import dask
-from bench import record as records
-from bench.environment import environment
+from bench.records import record as records
+from bench.records.environment import environment
 
 
 def record(tensors_ms: float) -> dict[str, object]:

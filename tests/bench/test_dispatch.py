@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from bench import dispatch, record
-from bench.environment import environment
-from bench.places import WrongResult
+from bench.host import dispatch
+from bench.measurement.places import WrongResult
+from bench.records import record
+from bench.records.environment import environment
 from gputensor.dispatch import dispatcher
 
 

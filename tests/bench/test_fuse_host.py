@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench import fuse, fuse_host
+from bench import fuse
+from bench.host import fuse_host
 
 
 def test_figures_and_budgets() -> None:

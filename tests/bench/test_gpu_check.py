@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from bench import checkout, layout_cases, record
-from bench.gpu_check import __main__ as command
-from bench.gpu_check import fuzz, lines, run, sanitizer, steps, verdicts
+from bench.copies import layout_cases
+from bench.gpu_check import __main__ as command, fuzz, lines, run, sanitizer, steps, verdicts
 from bench.gpu_check.steps import Step
+from bench.records import checkout, record
 from gputensor.runtime import trust
 
 ROOT = Path(__file__).parents[2]
@@ -425,7 +425,7 @@ def case(number: int, share: float, torch: float, kind: str = "tile") -> dict[st
 
 
 def written(path: Path, benchmark: str, **data: Any) -> None:
-    from bench.environment import environment
+    from bench.records.environment import environment
 
     around = environment("cpu", []) | {
         "gpu": {"name": "a GPU", "emulated": False, "capability": [9, 0]}

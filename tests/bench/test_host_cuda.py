@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import compare, host_cuda, record, stub_driver
-from bench.environment import environment
+from bench.host import host_cuda, stub_driver
+from bench.records import compare, record
+from bench.records.environment import environment
 
 
 def test_it_measures_without_a_gpu_and_its_records_compare(tmp_path: Path) -> None:

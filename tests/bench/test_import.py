@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
-benchmark = importlib.import_module("bench.import")
+from bench import benchmarks
+
+benchmark = benchmarks.module("import")
 
 
 @pytest.mark.full

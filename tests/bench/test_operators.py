@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from bench import __main__ as command
-from bench import operators, peers, readme, record
-from bench.environment import environment
+from bench import __main__ as command, operators
+from bench.measurement import peers
 from bench.operators import capabilities, sides, totals
 from bench.operators.calls import Call, Case, floats, integers, scaled
+from bench.records import readme, record
+from bench.records.environment import environment
 
 TINY = 1 << 22
 # One case of each family, and cases with special operands or results.

@@ -12,19 +12,10 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import (
-    bandwidth,
-    copies,
-    graphs,
-    layout,
-    layout_sides,
-    memcpy,
-    pack,
-    peers,
-    places,
-    record,
-)
-from bench.layout_cases import CASES
+from bench.copies import bandwidth, layout, layout_sides, memcpy, pack, sessions
+from bench.copies.layout_cases import CASES
+from bench.measurement import graphs, peers, places
+from bench.records import record
 
 
 pytestmark = pytest.mark.usefixtures("figures_that_are_none")
@@ -189,11 +180,11 @@ def test_pairs_fill_the_l2_cache_twice(monkeypatch, l2):
     monkeypatch.setattr(peers, "l2_bytes", lambda device: l2)
     for case in CASES:
         moved = 2 * int(np.prod(case.shape)) * case.source.itemsize
-        pairs = copies.buffers("cuda", moved, "cuda:0")
+        pairs = sessions.buffers("cuda", moved, "cuda:0")
         assert pairs * moved >= 2 * l2 and pairs >= 3, case.title
-    assert copies.buffers("cpu", 1 << 10) == 1
+    assert sessions.buffers("cpu", 1 << 10) == 1
     monkeypatch.setattr(peers, "l2_bytes", lambda device: None)
-    assert copies.buffers("cuda", 16 << 20) == 8  # an H200's, if the size is unknown
+    assert sessions.buffers("cuda", 16 << 20) == 8  # an H200's, if the size is unknown
 
 
 class Gpu(places.Host):
@@ -207,11 +198,11 @@ class Gpu(places.Host):
 
 def session(monkeypatch, replays):
     monkeypatch.setattr(graphs, "replays", replays)
-    monkeypatch.setattr(copies, "buffers", lambda *given: 4)
+    monkeypatch.setattr(sessions, "buffers", lambda *given: 4)
     monkeypatch.setattr(
         layout_sides, "memcpys", lambda place, moved, pairs: {"memcpy": lambda: None}
     )
-    made = copies.Session("layout", "cpu", (), 3)
+    made = sessions.Session("layout", "cpu", (), 3)
     return made, lambda moved: made.measure(
         Gpu(), lambda name: lambda: None, lambda side, what: side(), moved, moved, "broadcast"
     )
@@ -244,8 +235,8 @@ def test_a_case_that_no_graph_holds_is_bound_by_the_launch_and_in_no_mean(monkey
     assert not small["is_replayed"] and large["bound_by"] is None
     cases = [small | {"name": "s", "kind": "small"}, large | {"name": "l", "kind": "tile"}]
     data = {"device": "cuda:0", "cases": cases, "peers": []}
-    assert [case["name"] for case in copies.counted(data)] == ["l"]
-    whole = data | {"is_emulated": False, "skipped": {}, "summary": copies.summary(data)}
+    assert [case["name"] for case in sessions.counted(data)] == ["l"]
+    whole = data | {"is_emulated": False, "skipped": {}, "summary": sessions.summary(data)}
     assert "s is in no mean: what it times is a launch" in layout.report(whole)
 
 
@@ -275,7 +266,7 @@ def test_a_graph_holds_each_pairs_copy_once(monkeypatch):
     side = types.SimpleNamespace(wait_stream=lambda other: None, synchronize=lambda: None)
     fake = types.SimpleNamespace(
         Stream=lambda device: side, current_stream=lambda device: None,
-        stream=lambda s: copies.gt.no_grad(),
+        stream=lambda s: sessions.gt.no_grad(),
     )  # fmt: skip
     monkeypatch.setattr(graphs.runtime, "cuda", lambda: cuda)
     monkeypatch.setattr(graphs, "gt", types.SimpleNamespace(cuda=fake, device=gt.device))

@@ -13,8 +13,9 @@ import pytest
 
 import gputensor as gt
 from bench import __main__ as command
-from bench import checkout, layout, pack, plots, readme, record, tables
-from bench.environment import _missing, environment
+from bench.copies import layout, pack
+from bench.records import checkout, plots, readme, record, tables
+from bench.records.environment import _missing, environment
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
@@ -160,7 +161,7 @@ def test_what_a_published_record_lacks():
 
 
 def test_how_many_cpus_are_busy(monkeypatch):
-    from bench import environment as module
+    from bench.records import environment as module
 
     told = iter(["cpu  100 0 50 800 50 0 0 0 0 0\nmore", "cpu  130 0 70 830 70 0 0 0 0 0\nmore"])
     monkeypatch.setattr(module, "_read", lambda path: next(told))

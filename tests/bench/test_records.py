@@ -13,11 +13,13 @@ import pytest
 
 import gputensor as gt
 from gputensor import runtime
-from bench import __main__ as command
-from bench import compare, emulator, layout, layout_sides, overhead, pack, record
-from bench.environment import environment
-from bench.layout_cases import CASES
-from bench.places import POISON, Host, WrongResult, pattern
+from bench import __main__ as command, emulator
+from bench.copies import layout, layout_sides, pack
+from bench.copies.layout_cases import CASES
+from bench.host import overhead
+from bench.measurement.places import POISON, Host, WrongResult, pattern
+from bench.records import compare, record
+from bench.records.environment import environment
 
 from ..cuda.support import requires_emulator
 

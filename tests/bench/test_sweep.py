@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from bench import __main__ as command
-from bench import peers, record, sweep, sweep_cases
-from bench.environment import environment
+from bench import __main__ as command, sweep, sweep_cases
+from bench.measurement import peers
+from bench.records import record
+from bench.records.environment import environment
 
 # gputensor replaces PyTorch, because the cases are tested and not their times.
 TORCH = SimpleNamespace(ops=gt.ops, from_numpy=gt.from_numpy)

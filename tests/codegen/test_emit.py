@@ -9,20 +9,9 @@ from typing import Any
 
 import pytest
 
-from codegen import (
-    emit_families,
-    emit_functions,
-    emit_kernels,
-    emit_operators,
-    emit_shapes,
-    emit_short,
-    emit_stubs,
-    generate,
-    load,
-    paths,
-    stats,
-    text,
-)
+from codegen import generate, load, paths, stats, text
+from codegen.emit import families, functions, kernels, operators, shapes, stubs
+from codegen.short_cuts.forms import short_forms
 
 YAML = """
 - func: blend(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
@@ -95,12 +84,12 @@ def text_of(lines: list[str]) -> str:
 
 
 def function(model: load.Model, base: str) -> str:
-    (lines,) = emit_functions.functions(model, base)
+    (lines,) = functions.functions(model, base)
     return text_of(lines)
 
 
 def method(model: load.Model, base: str) -> str:
-    (lines,) = emit_functions.methods(model, base)
+    (lines,) = functions.methods(model, base)
     return text_of(lines)
 
 
@@ -146,7 +135,7 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
 
 
 def test_pythons_operators_give_what_the_entry_says(model: load.Model) -> None:
-    blocks = emit_functions.methods(model, "blend") + emit_functions.methods(model, "blend_")
+    blocks = functions.methods(model, "blend") + functions.methods(model, "blend_")
     calls = {
         lines[0].removeprefix("def Tensor_").partition("(")[0]: "\n".join(lines) for lines in blocks
     }
@@ -234,7 +223,7 @@ def test_a_factory(model: load.Model) -> None:
 
 
 def test_calls_parse_nothing(model: load.Model) -> None:
-    assert text_of(emit_operators.call(model.find("blend.out"))) == textwrap.dedent("""\
+    assert text_of(operators.call(model.find("blend.out"))) == textwrap.dedent("""\
         def call_blend_out(self, other, alpha, out):
             if alpha is _ONE:
                 short = op_blend_out.table.short.get((
@@ -250,19 +239,19 @@ def test_calls_parse_nothing(model: load.Model) -> None:
 
 
 def test_a_method_that_does_what_the_function_does_is_the_function(model: load.Model) -> None:
-    assert emit_functions.methods(model, "halves") == [["Tensor_halves = halves"]]
+    assert functions.methods(model, "halves") == [["Tensor_halves = halves"]]
 
 
 def test_calls_are_made_of_what_is_called(model: load.Model) -> None:
-    texts = {path.name: text for path, text in emit_families.families(model, {"lent"}).items()}
+    texts = {path.name: text for path, text in families.families(model, {"lent"}).items()}
     assert "def call_lent(" in texts["copy.py"]
     assert not any("def call_" in texts[name] for name in texts if name != "copy.py")
     with pytest.raises(LookupError, match="no operator .* has the call .*lend,.* turned"):
-        emit_families.used_calls(model, ["_calls.turned(x)\ncalls.turn(x) + calls.lend(x)"])
+        families.used_calls(model, ["_calls.turned(x)\ncalls.turn(x) + calls.lend(x)"])
 
 
 def test_the_index_knows_the_family_of_every_name(model: load.Model) -> None:
-    texts = {path.name: text for path, text in emit_families.families(model, set()).items()}
+    texts = {path.name: text for path, text in families.families(model, set()).items()}
     found: dict[str, Any] = {}
     exec(texts["index.py"], found)
     expected = {"blend": "binary", "halves": "view", "fresh": "factory", "lent": "copy"}
@@ -274,8 +263,8 @@ def test_the_index_knows_the_family_of_every_name(model: load.Model) -> None:
 
 
 def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None:
-    shapes = emit_shapes.shapes(model)
-    assert block(shapes, "def selects_3_of_5(") == textwrap.dedent("""\
+    made = shapes.shapes(model)
+    assert block(made, "def selects_3_of_5(") == textwrap.dedent("""\
         def selects_3_of_5(operator):
             def kernel(key_set, a, b, c, d, e):
                 if d is None:
@@ -284,7 +273,7 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                 return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
             return kernel
         """)
-    assert block(shapes, "def counts_0_of_3(") == textwrap.dedent("""\
+    assert block(made, "def counts_0_of_3(") == textwrap.dedent("""\
         def counts_0_of_3(operator):
             def kernel(key_set, a, b, c):
                 key_set &= BELOW_ADINPLACEORVIEW
@@ -297,14 +286,14 @@ def test_kernels_of_functionality_keys_are_of_a_shape(model: load.Model) -> None
                 return result
             return kernel
         """)
-    assert "def refuses_NNVT(operator, check):" in shapes
+    assert "def refuses_NNVT(operator, check):" in made
 
 
 def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None:
     rows = [
         line.strip()
         for family in model.families()
-        for line in block(emit_kernels.kernels(model, family), "def install(").splitlines()[1:]
+        for line in block(kernels.kernels(model, family), "def install(").splitlines()[1:]
         if line.strip()
     ]
     assert rows == [
@@ -327,7 +316,7 @@ def test_a_composite_of_one_call_is_written_in_its_row() -> None:
       family: view
       doc: Turned.
     """
-    made = emit_kernels.kernels(load.loads(textwrap.dedent(row)), "view")
+    made = kernels.kernels(load.loads(textwrap.dedent(row)), "view")
     assert "from .. import calls\n" in made
     assert (
         "def _turned(key_set, self, dim):\n    return calls.transpose_int(self, dim, -1)\n" in made
@@ -349,7 +338,7 @@ def test_a_row_lists_functions_of_nn_functional() -> None:
     model = load.loads(textwrap.dedent(row))
     bend = model.ops[0]
     assert bend.called_by_nn == {"bend", "bend_"}
-    both, in_place = ["\n".join(map(str, lines)) for lines in emit_functions.faces(bend)]
+    both, in_place = ["\n".join(map(str, lines)) for lines in functions.faces(bend)]
     assert both.startswith("def nn_bend(input, alpha=1.0, inplace=False):\n")
     assert (
         'if inplace is not False and _flag("bend", "inplace", inplace):\n'
@@ -357,7 +346,7 @@ def test_a_row_lists_functions_of_nn_functional() -> None:
         "        return call_bend(input, alpha)\n" in both
     )
     assert "return call_bend_(input, alpha)" in in_place and "inplace" not in in_place
-    stub = emit_stubs.nn(model)
+    stub = stubs.nn(model)
     assert "def bend(input: Tensor, alpha: _Number = 1.0, inplace: bool = False) -> Tensor:" in stub
 
 
@@ -370,7 +359,7 @@ def test_functions_of_nn_functional_name_their_reduction_and_declare_lists() -> 
       doc: Lost.
     """
     model = load.loads(textwrap.dedent(row))
-    (lines,) = emit_functions.faces(model.ops[0])
+    (lines,) = functions.faces(model.ops[0])
     made = "\n".join(map(str, lines))
     assert made.startswith(
         '@_declares("loss", input="Tensor", target="Tensor", stride="int?|int[]?", '
@@ -380,7 +369,7 @@ def test_functions_of_nn_functional_name_their_reduction_and_declare_lists() -> 
     number = '_reduction("loss", reduction, size_average)'
     stride = "() if stride is None else stride"
     assert f"    return call_loss_nd(input, target, {number}, {stride})" in made
-    stub = " ".join(emit_stubs.nn(model).split())
+    stub = " ".join(stubs.nn(model).split())
     assert "stride: int | Sequence[int] | None = None, size_average: bool | None = None" in stub
     assert "reduction: str = 'mean') -> Tensor: ..." in stub
 
@@ -393,14 +382,14 @@ def test_a_function_of_nn_functional_reads_whether_it_trains() -> None:
       doc: Dropped.
     """
     model = load.loads(textwrap.dedent(row))
-    (lines,) = emit_functions.faces(model.ops[0])
+    (lines,) = functions.faces(model.ops[0])
     made = "\n".join(map(str, lines))
     assert 'return call_drop(input, p, _flag("drop", "training", training))' in made
-    assert "training: bool = True) -> Tensor: ..." in emit_stubs.nn(model)
+    assert "training: bool = True) -> Tensor: ..." in stubs.nn(model)
 
 
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
-    stub = emit_stubs.methods(model)
+    stub = stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
     assert "    def turn(self, *dims: int) -> Tensor: ...\n" in stub
     assert "self, dims: Sequence[int], dim: int = 0, *," in stub
@@ -409,11 +398,11 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
 
 def test_stubs_of_calls_and_operators_say_what_comes_back(model: load.Model) -> None:
     used = {op.identifier for op in model.ops}
-    calls, operators = emit_stubs.calls(model, used), emit_stubs.operators(model, {"blend"})
+    calls, listed = stubs.calls(model, used), stubs.operators(model, {"blend"})
     assert "def turn(self: Tensor, dims: Sequence[int]) -> Tensor: ...\n" in calls
     assert "halves(self: Tensor, dims: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]" in calls
-    assert "halves: _Of[tuple[Tensor, ...]]\n" in operators and "turn" not in operators
-    assert "blend: _Of[Tensor]\n" in operators
+    assert "halves: _Of[tuple[Tensor, ...]]\n" in listed and "turn" not in listed
+    assert "blend: _Of[Tensor]\n" in listed
 
 
 def test_overloads_that_nothing_tells_apart_are_refused() -> None:
@@ -421,7 +410,7 @@ def test_overloads_that_nothing_tells_apart_are_refused() -> None:
         "blend_, blend.out", "blend.other_out"
     )
     with pytest.raises(LookupError, match="'blend': nothing tells blend and blend.other apart"):
-        emit_functions.functions(load.loads(twice.lstrip("\n")), "blend")
+        functions.functions(load.loads(twice.lstrip("\n")), "blend")
 
 
 @pytest.fixture(scope="module")
@@ -481,7 +470,7 @@ def test_generated_lines_are_counted(
 
 
 def test_a_form_of_short_cuts() -> None:
-    forms = emit_short.short_forms()
+    forms = short_forms()
     assert block(forms, "def inplace_number(") == textwrap.dedent('''\
         def inplace_number(loop: Any) -> ShortCut:
             """(self, other) -> self."""
@@ -508,7 +497,7 @@ def test_a_form_of_short_cuts() -> None:
 
 
 FORMS = [
-    node.name for node in ast.parse(emit_short.short_forms()).body
+    node.name for node in ast.parse(short_forms()).body
     if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
 ]  # fmt: skip
 
@@ -529,7 +518,7 @@ def chosen(sources: list[str]) -> set[str]:
             found |= {node.attr} if node.value.id in ("forms", "short_view") else set()
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found |= {own[node.id]} if node.id in own else set()
-    for node in ast.parse(emit_short.short_forms()).body:
+    for node in ast.parse(short_forms()).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
             (target,) = node.targets
             if isinstance(target, ast.Name) and target.id in found:

@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-from codegen import emit_kernels, emit_nodes, emit_page, emit_shapes, load
+from codegen import load
+from codegen.emit import kernels, nodes, page, shapes
 
 from .test_emit import block
 
@@ -79,7 +80,7 @@ def model() -> load.Model:
 
 
 def module(model: load.Model, family: str) -> str:
-    text = emit_kernels.kernels(model, family)
+    text = kernels.kernels(model, family)
     ast.parse(text)
     return text
 
@@ -168,7 +169,7 @@ def test_several_results_are_differentiated_by_the_first() -> None:
     node = block(module(model, "loss"), "class WeighBackward0")
     assert "node.saved_by = _save(by)" in node and 'others = (("saved_total", 1),)' in node
     assert 'saved = ("saved_by", "saved_total")' in node and 'inputs = ("self",)' in node
-    assert "def records_TO(" in emit_shapes.shapes(model)
+    assert "def records_TO(" in shapes.shapes(model)
     assert not model.find("weigh").is_public
 
 
@@ -199,7 +200,7 @@ def test_a_class_that_differs_in_its_name_extends_the_other(model: load.Model) -
 
 
 def test_kernels_record_and_go_on_below(model: load.Model) -> None:
-    assert block(emit_shapes.shapes(model), "def records_TV(") == textwrap.dedent("""\
+    assert block(shapes.shapes(model), "def records_TV(") == textwrap.dedent("""\
         def records_TV(operator, kind, record, keep, finish):
             def kernel(key_set, a, b):
                 key_set &= BELOW_AUTOGRAD
@@ -215,11 +216,11 @@ def test_kernels_record_and_go_on_below(model: load.Model) -> None:
                 return finish(result, node)
             return kernel
         """)
-    ast.parse(emit_shapes.shapes(model))
+    ast.parse(shapes.shapes(model))
 
 
 def test_a_comparison_in_place_has_a_gradient_of_zeros(model: load.Model) -> None:
-    names = emit_nodes.node_names(model)
+    names = nodes.node_names(model)
     assert names == {
         "blend": "BlendBackward0", "blend_": "BlendBackward0", "turn": "TurnBackward0",
         "turn_again": "TurnAgainBackward0", "turn_by": "TurnByBackward0",
@@ -235,7 +236,7 @@ def test_views_are_tracked(model: load.Model) -> None:
     row = block(module(model, "view"), "def install(")
     assert "native.turn, tracks, TurnBackward0)" in row
     assert "native.turned, replays, TurnedBackward0)" in row
-    assert block(emit_shapes.shapes(model), "def tracks_view_2(") == textwrap.dedent("""\
+    assert block(shapes.shapes(model), "def tracks_view_2(") == textwrap.dedent("""\
         def tracks_view_2(operator):
             def kernel(key_set, a, b):
                 key_set &= BELOW_ADINPLACEORVIEW
@@ -258,8 +259,8 @@ def test_every_policy_of_autocast_is_in_the_row() -> None:
 """
     model = load.loads(text.lstrip("\n"))
     assert 'casts(CPU="fp32", CUDA="fp32_set_opt_dtype")' in module(model, "reduce")
-    page = emit_page.page(model)
-    assert "| CPU: `fp32`, CUDA: `fp32_set_opt_dtype` |" in page
+    tables = page.page(model)
+    assert "| CPU: `fp32`, CUDA: `fp32_set_opt_dtype` |" in tables
 
 
 def test_operands_of_one_formula_have_their_gradients_from_one_call(model: load.Model) -> None:

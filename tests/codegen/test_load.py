@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from codegen import load
+from codegen.entry import EntryError
 
 GOOD = """
 - func: erf(Tensor self) -> Tensor
@@ -290,7 +291,7 @@ BROKEN = [
     "text, message", [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN]
 )
 def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(load.EntryError) as raised:
+    with pytest.raises(EntryError) as raised:
         read(text)
     assert str(raised.value) == f"native_functions.yaml:{message}"
 

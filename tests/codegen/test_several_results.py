@@ -8,7 +8,8 @@ import pickle
 
 import pytest
 
-from codegen import emit_families, emit_functions, emit_nodes, emit_stubs, load
+from codegen import load
+from codegen.emit import families, functions, nodes, stubs
 from gputensor.core import errors, returns
 from gputensor.core.arguments import checked_outs
 
@@ -52,7 +53,7 @@ def model():
 
 
 def function(model, name):
-    return "\n".join(emit_functions.functions(model, name)[0])
+    return "\n".join(functions.functions(model, name)[0])
 
 
 def test_out_forms_take_a_tensor_for_each_result(model):
@@ -74,12 +75,10 @@ def test_each_overload_of_one_name_has_its_own_kind_of_out(model):
 
 
 def test_results_have_names_where_the_schema_has(model):
-    assert emit_functions.results(model, "halve") == [
-        'Results_halve = _named("halve", "left right")'
-    ]
-    assert emit_functions.results(model, "pair") == []
+    assert functions.results(model, "halve") == ['Results_halve = _named("halve", "left right")']
+    assert functions.results(model, "pair") == []
     assert "return Results_halve(op_halve.table" in function(model, "halve")
-    stub = emit_stubs.functions(model)
+    stub = stubs.functions(model)
     ast.parse(stub)
     assert "class _LeftRight(NamedTuple):" in stub and "-> _LeftRight: ..." in stub
     assert "out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]" in stub
@@ -89,11 +88,11 @@ def test_overloads_may_not_name_them_differently():
     again = YAML + YAML.split("\n\n")[0].replace("halve(", "halve.more(").replace("left", "first")
     again = again.replace("autogen: halve.halves", "", 2).replace("int dim)", "int dim, int k)", 2)
     with pytest.raises(LookupError, match="results of 'halve' must have the same names"):
-        emit_functions.results(load.loads(again), "halve")
+        functions.results(load.loads(again), "halve")
 
 
 def test_a_formula_that_looks_at_grads_gets_a_gradient_of_each_result(model):
-    classes = emit_nodes.nodes(model, "reduce").classes
+    classes = nodes.nodes(model, "reduce").classes
     texts = {lines[0].partition("(")[0]: "\n".join(lines) for lines in classes}
     of_all, of_first = (texts[f"class {name}Backward0"] for name in ("Halve", "Pair"))
     assert "differentiated = (0, 1)" in of_all and "def backward(node, *grads):" in of_all
@@ -103,23 +102,23 @@ def test_a_formula_that_looks_at_grads_gets_a_gradient_of_each_result(model):
 
 def test_results_whose_gradients_no_formula_looks_at_are_not_differentiated():
     text = YAML.replace("halve_backward(grads, right, dim)", "halve_backward(grads[1], dim)")
-    lines = emit_nodes.nodes(load.loads(text), "reduce").classes[0]
+    lines = nodes.nodes(load.loads(text), "reduce").classes[0]
     assert "    differentiated = (1,)" in lines
 
 
 def test_what_has_several_results_has_none_called_result():
     text = YAML.replace("halve_backward(grads, right, dim)", "grad * result")
     with pytest.raises(LookupError, match="halve: a derivative names the results"):
-        emit_nodes.nodes(load.loads(text), "reduce")
+        nodes.nodes(load.loads(text), "reduce")
 
 
 def test_functions_of_modules_are_not_of_gt(model):
     assert "linalg_trace" not in model.bases("function", "")
     assert model.bases("function", "linalg") == ["linalg_trace"]
-    index = emit_families._index(model, set())
+    index = families._index(model, set())
     assert '"linalg": _read("""\n    reduce: trace' in index
     assert "Matches torch.linalg.trace." in function(model, "linalg_trace")
-    assert "def trace(A: Tensor" in emit_stubs.functions(model, "linalg")
+    assert "def trace(A: Tensor" in stubs.functions(model, "linalg")
 
 
 # --- calls of generated functions -----------------------------------------------------------------

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from bench import layout as layout_bench
-from bench import bandwidth, memcpy, pack, peers
+from bench.copies import bandwidth, layout as layout_bench, memcpy, pack
+from bench.measurement import peers
 from gputensor import runtime
 from gputensor.core import errors
 from gputensor.layout import copying

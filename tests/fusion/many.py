@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 import gputensor as gt
-from bench import timing
+from bench.measurement import timing
 from gputensor.fusion import block
 from gputensor.fusion.record import recorder
 

@@ -1,7 +1,7 @@
 """Elementary functions of the compiled CPU library: within bounds, exact where C99 demands it.
 
-The bounds are those of bench/ulp.py, which measures every f32; here a sample with special numbers
-uses the same loops.
+The bounds are those of bench/accuracy/ulp.py, which measures every f32; here a sample with special
+numbers uses the same loops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import ulp
+from bench.accuracy import ulp
 
 PAGE = Path(__file__).parents[2] / "docs" / "numbers.md"
 CAPABILITY = ulp.default_capability()

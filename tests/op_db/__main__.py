@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-from bench.timing import progress
+from bench.measurement.timing import progress
 
 from . import frozen, report
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.timing import progress
+from bench.measurement.timing import progress
 from tests.op_db import report
 from tests.op_db.cases import NUMPY, Case, Named, Recorded, read, tensors_of, write
 

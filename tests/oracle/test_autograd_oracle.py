@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from codegen import emit_nodes, load
+from codegen import load
+from codegen.emit import nodes
 
 from .autograd_programs import Run, step
 
@@ -72,7 +73,7 @@ def test_random_programs(first: int) -> None:
 def test_node_classes_are_named_as_pytorchs() -> None:
     theirs = set(dir(torch._C._functions)) | {"CopyBackwards"}
     model = load.load()
-    ours = set(emit_nodes.node_names(model).values())
+    ours = set(nodes.node_names(model).values())
     ours |= {name for op in model.ops for name in op.number_nodes.values()}
     assert len(ours) > 50 and ours - theirs <= {
         # operators with another name in PyTorch, or without a Python class there

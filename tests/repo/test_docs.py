@@ -70,8 +70,10 @@ PYTHON = f"""#!{sys.executable}
 import os, sys
 if sys.argv[1:3] != ["-m", "bench"]:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-from bench import __main__, copies, plots
-copies.ROOFLINE = dict.fromkeys(copies.ROOFLINE, 1e9)
+from bench import __main__
+from bench.copies import sessions
+from bench.records import plots
+sessions.ROOFLINE = dict.fromkeys(sessions.ROOFLINE, 1e9)
 if sys.argv[3] != "report":  # which draws what all of them draw
     plots.draw = lambda data, folder: []
 small = "--scale 64 --rounds 1 --cases 1 --peers numpy".split()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from bench import benchmarks
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,7 +127,7 @@ def test_import_brings_numpy_and_ml_dtypes_and_nothing_else_foreign() -> None:
 
 
 def test_import_does_not_grow_with_the_operators(tmp_path: Path) -> None:
-    grow = importlib.import_module("bench.import").grow
+    grow = benchmarks.module("import").grow
     for times, place in ((1, tmp_path / "as it is"), (2, tmp_path / "doubled")):
         grow(place / "gputensor", times)
     count, *modules = run(COUNTED, tmp_path / "as it is")

@@ -1,5 +1,5 @@
 """Files of the package: few modules at the root, a docstring in every `__init__`, only families in
-native/, and no text that names a missing file.
+native/, and no text that names a missing file. Folders of codegen/ and bench/ hold few files.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ PACKAGE = ROOT / "gputensor"
 ROOMS = sorted(p.parent for p in PACKAGE.glob("*/__init__.py"))
 FAMILIES = {op.family for op in load.load().ops}
 MOST_AT_THE_ROOT = 12
+# The maximum number of files in a folder of codegen/ or bench/.
+MOST = 15
 
 # Files that families share, in folders where each other file belongs to a family: `copy.py`,
 # `copy_plan.py`.
@@ -107,6 +110,14 @@ def is_there(folder: str, name: str, files: set[str], names: set[str]) -> bool:
     if not folder:
         return name in names or name in READERS
     return any(file == folder + name or file.endswith(f"/{folder}{name}") for file in files)
+
+
+def test_folders_of_tools_hold_few_files() -> None:
+    folders = Counter(file.rpartition("/")[0] for file in tracked())
+    ours = {f: n for f, n in folders.items() if f.split("/")[0] in ("codegen", "bench")}
+    assert {"codegen", "codegen/emit", "bench", "bench/records"} <= set(ours)
+    full = {f: n for f, n in ours.items() if n > MOST and f != "bench/results"}
+    assert not full, f"folders with more than {MOST} files: {full}"
 
 
 @pytest.mark.full

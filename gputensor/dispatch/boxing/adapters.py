@@ -123,7 +123,7 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
         return result
 
     # Calls with two operands have their own code, because unpacking `*args` twice costs 60 of 370
-    # ns (bench/dispatch.py).
+    # ns (bench/host/dispatch.py).
     def simple_of_two(key_set: int, x: Any, y: Any) -> Any:
         result = function(x, y)
         try:

@@ -42,7 +42,7 @@ def taking(
 
     That function does the work of allocate(nbytes, device_index) in one frame if a block is free
     and the current stream is that of the last call. It allocates all results of short cuts
-    (bench/host_cuda.py).
+    (bench/host/host_cuda.py).
     """
 
     def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:

@@ -52,7 +52,7 @@ def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kerne
     loop = rule.loop
 
     # No function runs more often, so the functions that it would call are inlined
-    # (bench/overhead.py).
+    # (bench/host/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
             made: Tensor = scaled(key_set, self, other, alpha)

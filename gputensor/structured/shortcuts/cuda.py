@@ -1,9 +1,9 @@
 """Short cuts of calls on CUDA: see Note [Short cuts] in dispatch.
 
 A short cut is for one entry and one device. It allocates memory, packs the addresses and
-parameters, and launches (codegen/emit_short.py). Operands whose address is not a multiple of 16
-bytes use the full dispatch, which may choose other kernels. Like a launch of the runtime, a short
-cut reads the current device, the current stream, and the CUDA runtime in use.
+parameters, and launches (codegen/short_cuts/forms.py). Operands whose address is not a multiple of
+16 bytes use the full dispatch, which may choose other kernels. Like a launch of the runtime, a
+short cut reads the current device, the current stream, and the CUDA runtime in use.
 """
 
 from __future__ import annotations

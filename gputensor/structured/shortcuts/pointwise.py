@@ -1,6 +1,6 @@
 """Short cuts of pointwise operators on the CPU: see Note [Short cuts] in dispatch.
 
-codegen/emit_short.py writes the forms, which are the most frequently called functions of the
+codegen/short_cuts/forms.py writes the forms, which are the most frequently called functions of the
 project. Each short cut is for one entry. For plain tensors of the entry's geometries, it does in
 one frame the work of the public function, of the kernels in between, and of the backend's kernel.
 computed.py has the short cuts of operators with other arguments than operands.

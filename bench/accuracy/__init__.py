@@ -1,0 +1,1 @@
+"""Accuracy of the elementary functions, and the computation of their coefficients."""

@@ -1,0 +1,1 @@
+"""Benchmarks that move memory: layout copies, packing of images, plain copies, bandwidth."""

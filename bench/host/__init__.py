@@ -1,0 +1,1 @@
+"""Benchmarks of the host time of calls, and of the import."""

@@ -1,0 +1,125 @@
+"""Host time of calls on a CUDA device, without the driver's part. No GPU is needed.
+
+In a separate process, gputensor's runtime calls CuPy's real `launchKernel` on a driver that does
+nothing (stub_driver.py). With a GPU, the time of cuLaunchKernel would be added. Times are given as
+multiples of the time of `launchKernel` alone (the floor), so that machines can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..measurement import timing
+from ..measurement.places import WrongResult
+
+NAME = "host_cuda"
+FLOOR = "launchKernel alone"
+# Upper bounds, as multiples of the floor's time, which varies from 118 to 225 ns on one machine.
+# They are half of the times before short cuts existed (at 01360fa: 3.7, 2.3, 3.6, 4.3 and 7.0 us,
+# which were 30.0, 18.4, 25.0, 31.0 and 46.0 floors).
+BUDGETS = {
+    "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
+    "x.permute(0, 2, 3, 1).contiguous()": 23.0,
+}  # fmt: skip
+
+
+def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
+    """Measure all cases; return the record that `bench run` prints and writes."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, str(rounds)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise WrongResult(f"{NAME}: {done.stderr.strip()}")
+    measured = json.loads(done.stdout)
+    return {
+        "benchmark": NAME, "device": device, "threads": 1, "peers": [], **measured,
+    }  # fmt: skip
+
+
+def _measure(rounds: int) -> dict[str, Any]:
+    """Return the cases, or the reason why there are none. Call this before the process uses
+    CUDA."""
+    from . import stub_driver
+
+    try:
+        launches = stub_driver.install()
+    except stub_driver.Unavailable as error:
+        return {"cases": [], "skipped": {"cupy": str(error)}}
+    cases = _cases()
+    for name, (call, expected) in cases.items():
+        call(), call()  # the first call plans and compiles, the second stores a short cut
+        before = launches.value
+        call()
+        if launches.value - before != expected:
+            got = launches.value - before
+            raise WrongResult(f"{name} launched {got} kernels, not {expected}")
+    samples = timing.alternate([call for call, _ in cases.values()], rounds)
+    return {
+        "cases": [
+            {
+                "name": name, "ns": {"gputensor": sample.median_ns},
+                "quartiles_ns": {"gputensor": sample.quartiles_ns},
+                "samples_ns": {"gputensor": sample.ns},
+            }
+            for name, sample in zip(cases, samples)
+        ],
+        "skipped": {},
+    }  # fmt: skip
+
+
+def _cases() -> dict[str, tuple[Any, int]]:
+    """Return case -> (call, number of kernels that it launches)."""
+    import cupy
+
+    import gputensor as gt
+
+    empty = gt.empty
+    a, b, acc = [empty(4, device="cuda") for _ in range(3)]
+    x, q = empty(2, 3, 4, 5, device="cuda"), empty(3, 4, device="cuda")
+    launch, address = cupy.cuda.driver.launchKernel, a.data_ptr()
+    return {
+        "a + b": (lambda: a + b, 1),
+        "a + 1": (lambda: a + 1, 1),
+        "-a": (lambda: -a, 1),
+        "a.add_(b)": (lambda: acc.add_(b), 1),
+        "empty((4,))": (lambda: empty((4,), device="cuda"), 0),
+        "empty_like(x)": (lambda: gt.empty_like(x), 0),
+        "q.sum()": (lambda: q.sum(), 1),
+        "x.permute(0, 2, 3, 1).contiguous()": (lambda: x.permute(0, 2, 3, 1).contiguous(), 1),
+        FLOOR: (lambda: launch(1, 1, 1, 1, 1, 1, 1, 0, 0, address, 0), 1),
+    }
+
+
+def report(record: dict[str, Any]) -> str:
+    """Return a Markdown table of a record."""
+    lines = ["| before the driver | ns | floors | budget |", "|---|---:|---:|---:|"]
+    for name, ns, floors in _in_floors(record):
+        lines.append(f"| `{name}` | {ns:.0f} | {floors:.1f} | {BUDGETS.get(name, '')} |")
+    lines += [f"\nSkipped: {peer} ({why})." for peer, why in record.get("skipped", {}).items()]
+    return "\n".join(lines)
+
+
+def failures(record: dict[str, Any]) -> list[str]:
+    """Return a sentence for each budget that the record misses."""
+    return [
+        f"{name} takes {floors:.1f} times {FLOOR} before the driver, more than {BUDGETS[name]}"
+        for name, _, floors in _in_floors(record)
+        if floors > BUDGETS.get(name, floors)
+    ]  # fmt: skip
+
+
+def _in_floors(record: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Return (case, ns, multiple of the floor) for all cases."""
+    ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
+    return [(name, value, value / ns[FLOOR]) for name, value in ns.items()]
+
+
+if __name__ == "__main__":
+    json.dump(_measure(int(sys.argv[1])), sys.stdout)

@@ -1,0 +1,38 @@
+"""Text of the modules in _generated that do not depend on operators: they load families lazily."""
+
+from __future__ import annotations
+
+from ..text import module
+
+_LAZY = """import sys as _sys
+
+from ..dispatch.families import lazy_{names} as _lazy
+
+_sys.modules[__name__] = _lazy(globals())"""
+
+_METHODS = '''from ..dispatch.families import later_methods as _later_methods
+
+
+class GeneratedMethods:
+    """Base class of Tensor, with the methods of all operators, also for Python operators."""
+
+    __slots__ = ()
+    # A class that defines __eq__ loses its hash; tensors are hashed by identity.
+    __hash__ = object.__hash__
+    vars().update(_later_methods())'''
+
+_WHEN = "with lazy loading of families."
+
+FILES = {
+    "__init__.py": module("Generated code. docs/architecture.md describes the modules."),
+    "kernels/__init__.py": module("Registrations of operators. Each family has one file."),
+    "calls.py": module(f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")),
+    "operators.py": module(
+        f"The Operator of every overload, {_WHEN}", _LAZY.format(names="operators")
+    ),
+    "functions.py": module(
+        f"Public functions, `gt.add(...)`, {_WHEN}", _LAZY.format(names="functions")
+    ),
+    "nn.py": module(f"Functions of gt.nn.functional, {_WHEN}", _LAZY.format(names="nn")),
+    "methods.py": module(f"Tensor's operators, {_WHEN}", _METHODS),
+}
