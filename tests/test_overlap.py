@@ -21,7 +21,7 @@ from gputensor.iterator import overlap
 from .harness import cases as forms
 from .harness.cases import OPS, OPS_OF, some
 from .rows import Row
-from .test_ops_variants import CASTS_OUT as WITH_OUT, outs_of, run_into
+from .operators.test_ops_variants import CASTS_OUT as WITH_OUT, outs_of, run_into
 
 aten = gt.ops.aten
 

@@ -28,11 +28,12 @@ _JOBS = 16
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
     "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
-    "tests/nn", "tests/op_db", "tests/runtime", "tests/tensor", *(
+    "tests/nn", "tests/op_db", "tests/operators", "tests/runtime", "tests/tensor", *(
         str(path.relative_to(checkout.ROOT))
         for path in sorted((checkout.ROOT / "tests").glob("test_*.py"))
-        if path.name not in ("test_ops_cpu_vs_cuda.py", "test_pytest_plugin.py")
+        if path.name != "test_pytest_plugin.py"
     ),
+    "--ignore=tests/operators/test_ops_cpu_vs_cuda.py",
 )  # fmt: skip
 # Tests of compilers and of the emulator, which do not depend on a GPU.
 OF_NO_GPU = (
@@ -92,7 +93,7 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
         *_first(is_dry, 60),
         suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
         suite("device", 70, "tests/device", few="replay or graphed or legacy"),
-        suite("operators", 70, "tests/test_ops_cpu_vs_cuda.py", few="[add] or [sum]"),
+        suite("operators", 70, "tests/operators/test_ops_cpu_vs_cuda.py", few="[add] or [sum]"),
         Step("copies", 45, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
         suite("whole", 150, *WHOLE, *OF_NO_GPU, few="test_a_copy or test_seed"),
         Step(

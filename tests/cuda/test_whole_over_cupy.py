@@ -29,9 +29,9 @@ TESTS = [
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/device/test_graphs.py"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
-    ["tests/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
+    ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
     # Calls of CuPy's libraries.
-    ["tests/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
+    ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
 ]
 
 

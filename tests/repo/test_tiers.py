@@ -150,7 +150,7 @@ def test_budgets_are_written_by_tier() -> None:
 
 def test_a_file_in_the_root_stands_for_a_folder() -> None:
     assert times.folder_of("tests/core/test_device.py::test_x[1]") == "tests/core"
-    assert times.folder_of("tests/test_ops_grad.py::test_x[a/b::c]") == "tests/test_ops_grad.py"
+    assert times.folder_of("tests/test_numbers.py::test_x[a/b::c]") == "tests/test_numbers.py"
 
 
 # --- other Pythons --------------------------------------------------------------------------------

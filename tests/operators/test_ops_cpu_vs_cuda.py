@@ -18,10 +18,10 @@ from gputensor import runtime
 from gputensor.core.dtype import FLOATING
 from gputensor.core.errors import DtypeError, GpuTensorError
 
-from .harness import tier
-from .harness.cases import CALLABLE, Case, cases, long_cases, some
-from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
-from .rows import Row
+from ..harness import tier
+from ..harness.cases import CALLABLE, Case, cases, long_cases, some
+from ..harness.compare import assert_same, assert_within, signs_dropped, to_numpy
+from ..rows import Row
 from .test_ops_forward import COMPUTING, LONGER
 
 

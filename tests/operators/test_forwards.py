@@ -11,8 +11,8 @@ import gputensor as gt
 from codegen.load import load
 from codegen.model import Op
 
-from .harness import tier
-from .harness.cases import ROWS, cases, operator_of, public, row_name
+from ..harness import tier
+from ..harness.cases import ROWS, cases, operator_of, public, row_name
 
 MODEL = load()
 FORWARDS = [op for op in MODEL.ops if op.is_forward]

@@ -12,9 +12,9 @@ from gputensor.core.errors import ArgumentError, DtypeError
 from gputensor.core.geometry import geometry
 from gputensor.tensor.base import materialised
 
-from .harness.cases import CALLABLE, OPS_OF, Case, cases, has_long_cases, long_cases, some
-from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
-from .rows import Row
+from ..harness.cases import CALLABLE, OPS_OF, Case, cases, has_long_cases, long_cases, some
+from ..harness.compare import assert_same, assert_within, signs_dropped, to_numpy
+from ..rows import Row
 
 
 @pytest.mark.whole

@@ -9,8 +9,8 @@ import pytest
 import gputensor as gt
 from gputensor.core.errors import GpuTensorError
 
-from .harness.cases import CALLABLE, cases, some
-from .rows import Row
+from ..harness.cases import CALLABLE, cases, some
+from ..rows import Row
 
 META = gt.device("meta")
 

@@ -11,9 +11,9 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.dispatch import IncludeDispatchKeys
 
-from .harness import compare
-from .harness.cases import CALLABLE, Case, cases, some
-from .rows import Row
+from ..harness import compare
+from ..harness.cases import CALLABLE, Case, cases, some
+from ..rows import Row
 
 # A backend with all kernels, a backend without kernels, an alias, keys of autograd, and all other
 # keys.

@@ -10,9 +10,9 @@ import pytest
 import gputensor as gt
 from codegen.model import Op
 
-from . import rows
-from .harness.cases import OPS, OPS_OF, Call, cases, row_name, takes
-from .rows import ROWS, Row
+from .. import rows
+from ..harness.cases import OPS, OPS_OF, Call, cases, row_name, takes
+from ..rows import ROWS, Row
 
 
 def test_files_are_the_families() -> None:

@@ -16,9 +16,9 @@ import gputensor as gt
 from codegen.model import Op
 from gputensor.dispatch import tls
 
-from .harness import cases as forms
-from .harness.cases import CALLABLE, OPS, OPS_OF, Call
-from .rows import Row
+from ..harness import cases as forms
+from ..harness.cases import CALLABLE, OPS, OPS_OF, Call
+from ..rows import Row
 from .test_ops_variants import assert_equal
 
 

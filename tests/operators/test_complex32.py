@@ -19,9 +19,9 @@ import gputensor as gt
 from gputensor.core.dtype import COMPLEX, STORED
 from gputensor.core.errors import ArgumentTypeError, GpuTensorError
 
-from .harness import tier
-from .harness.cases import CALLABLE, Case, flat, main_form
-from .harness.compare import as_complex32, assert_same, to_numpy
+from ..harness import tier
+from ..harness.cases import CALLABLE, Case, flat, main_form
+from ..harness.compare import as_complex32, assert_same, to_numpy
 
 DEVICES = ("cpu", "cuda")
 ODD = np.array(

@@ -17,11 +17,11 @@ from codegen.model import Model
 from gputensor.core.promotion import can_cast
 from gputensor.tensor.make import over_array
 
-from .harness import cases as forms
-from .harness import tier
-from .harness.cases import CALLABLE, OPS, OPS_OF, Case, Call, cases, some
-from .harness.compare import assert_same, cast, signs_dropped, to_numpy
-from .rows import Row
+from ..harness import cases as forms
+from ..harness import tier
+from ..harness.cases import CALLABLE, OPS, OPS_OF, Case, Call, cases, some
+from ..harness.compare import assert_same, cast, signs_dropped, to_numpy
+from ..rows import Row
 
 
 MODEL = Model(tuple(OPS))

@@ -11,8 +11,8 @@ import gputensor as gt
 from gputensor.core import dtype as dtypes
 from gputensor.core.errors import GpuTensorError
 
-from .harness.cases import CALLABLE, Case
-from .rows import Fails, Row
+from ..harness.cases import CALLABLE, Case
+from ..rows import Fails, Row
 
 REFUSING = [row for row in CALLABLE if row.errors]
 

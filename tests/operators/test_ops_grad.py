@@ -19,10 +19,10 @@ from gputensor.core import dtype as dtypes
 from gputensor.core.errors import GpuTensorError
 from gputensor.core.memory_format import contiguous_strides
 
-from .harness import tier
-from .harness.cases import CALLABLE, OPS_OF, some, _layouts, _leaves, _map, _show, main_form
-from .harness.operands import T, strides_of
-from .rows import DTYPE, Placeholder, Row, S
+from ..harness import tier
+from ..harness.cases import CALLABLE, OPS_OF, some, _layouts, _leaves, _map, _show, main_form
+from ..harness.operands import T, strides_of
+from ..rows import DTYPE, Placeholder, Row, S
 
 REAL, COMPLEX = dtypes.float64, dtypes.complex128
 
