@@ -63,7 +63,7 @@ _PROGRAMS = ("tests.kernels.programs", "0", "150", os.devnull)
 _KERNELS = (
     *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/kernels/test_compiled_*.py")),
     "tests/fusion/test_cpu_programs.py",
-    "tests/fusion/test_shared_memory.py", "tests/test_bad_tensors.py",
+    "tests/fusion/test_shared_memory.py", "tests/errors/test_bad_tensors.py",
     "tests/operators/test_ops_forward.py",
 )  # fmt: skip
 _BEYOND = """

@@ -27,8 +27,9 @@ _JOBS = 16
 # The test suite, without tests that use no device and without tests of earlier steps.
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
-    "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
-    "tests/nn", "tests/op_db", "tests/operators", "tests/runtime", "tests/tensor", *(
+    "tests/dispatch", "tests/errors", "tests/exchange", "tests/fusion", "tests/iterator",
+    "tests/layout", "tests/makers", "tests/nn", "tests/op_db", "tests/operators", "tests/optim",
+    "tests/random_numbers", "tests/runtime", "tests/tensor", *(
         str(path.relative_to(checkout.ROOT))
         for path in sorted((checkout.ROOT / "tests").glob("test_*.py"))
         if path.name != "test_pytest_plugin.py"

@@ -28,7 +28,7 @@ TESTS = [
     ["tests/cuda/streams_over_cupy.py", "random"],
     ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/device/test_graphs.py"],
-    ["tests/test_transfers.py", "tests/test_seed_example.py"],
+    ["tests/layout/test_transfers.py", "tests/layout/test_seed_example.py"],
     ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
     # Calls of CuPy's libraries.
     ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],

@@ -14,12 +14,12 @@ import pytest
 
 import gputensor as gt
 
-from .harness import bad_values, cases, tier
-from .harness.bad_values import VALUES
-from .harness.cases import CALLABLE, OPS, OPS_OF, Case
-from .harness import module_entrances
-from .harness.entrances import ENTRANCES
-from .rows import Row
+from ..harness import bad_values, cases, tier
+from ..harness.bad_values import VALUES
+from ..harness.cases import CALLABLE, OPS, OPS_OF, Case
+from ..harness import module_entrances
+from ..harness.entrances import ENTRANCES
+from ..rows import Row
 
 # One of this number of calls is made. The choice covers all values in turn.
 STRIDE = tier.pick({"cpu": 41, "meta": 97, "cuda:0": 23}, {"cpu": 5, "meta": 11, "cuda:0": 17})

@@ -13,7 +13,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 
-from .harness import tier
+from ..harness import tier
 
 D = gt.distributions
 

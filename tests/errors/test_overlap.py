@@ -18,10 +18,10 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.iterator import overlap
 
-from .harness import cases as forms
-from .harness.cases import OPS, OPS_OF, some
-from .rows import Row
-from .operators.test_ops_variants import CASTS_OUT as WITH_OUT, outs_of, run_into
+from ..harness import cases as forms
+from ..harness.cases import OPS, OPS_OF, some
+from ..rows import Row
+from ..operators.test_ops_variants import CASTS_OUT as WITH_OUT, outs_of, run_into
 
 aten = gt.ops.aten
 

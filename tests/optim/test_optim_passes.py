@@ -12,8 +12,8 @@ import gputensor as gt
 from gputensor.kernels.compiled import library
 from gputensor.optim import passes
 
-from .harness import tier
-from .harness.launches import launched_kernels, on_emulator  # noqa: F401
+from ..harness import tier
+from ..harness.launches import launched_kernels, on_emulator  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="passes are programs of the compiled library"

@@ -18,10 +18,10 @@ import pytest
 
 import gputensor as gt
 
-from .harness import bad_values, cases, tier
-from .harness.cases import CALLABLE, OPS, OPS_OF, Case
-from .harness.hostile import TENSORS, TOO_MANY_BINS, exchanged, tensors_in
-from .rows import Row
+from ..harness import bad_values, cases, tier
+from ..harness.cases import CALLABLE, OPS, OPS_OF, Case
+from ..harness.hostile import TENSORS, TOO_MANY_BINS, exchanged, tensors_in
+from ..rows import Row
 
 # One of this number of calls is made. The choice covers all tensors in turn.
 STRIDE = tier.pick({"cpu": 23, "meta": 53, "cuda:0": 83}, {"cpu": 5, "meta": 11, "cuda:0": 17})
