@@ -38,10 +38,12 @@ WHOLE = (
 )  # fmt: skip
 # Tests of compilers and of the emulator, which do not depend on a GPU.
 OF_NO_GPU = (
-    "--ignore-glob=*_compile.py", "--ignore-glob=*emulator*", "--ignore-glob=*hostile*",
-    "--ignore=tests/cuda/test_bank_conflicts.py", "--ignore=tests/cuda/test_samples.py",
-    "--ignore=tests/cuda/test_runtime_cuda.py", "--ignore=tests/cuda/test_copy_kernels.py",
-    "--ignore=tests/cuda/test_runtime_conformance.py",
+    "--ignore-glob=*_compile.py", "--ignore-glob=*_emulator*", "--ignore-glob=*hostile*",
+    "--ignore=tests/cuda/emulator/test_samples.py",
+    "--ignore=tests/cuda/kernels/test_bank_conflicts.py",
+    "--ignore=tests/cuda/kernels/test_copy_kernels.py",
+    "--ignore=tests/cuda/runtime/test_runtime_conformance.py",
+    "--ignore=tests/cuda/runtime/test_runtime_cuda.py",
 )  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
     sizes = ("--dry",) if is_dry else ()
     return [
         *_first(is_dry, 60),
-        suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
+        suite("runtime", 40, "tests/cuda/runtime/test_runtime_conformance.py", few="denormals"),
         suite("device", 70, "tests/device", few="replay or graphed or legacy"),
         suite("operators", 70, "tests/operators/test_ops_cpu_vs_cuda.py", few="[add] or [sum]"),
         Step("copies", 45, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),

@@ -26,7 +26,7 @@ TESTS = [
     ["tests/cuda/layout_over_cupy.py"],
     ["tests/cuda/streams_over_cupy.py", "lazy"],
     ["tests/cuda/streams_over_cupy.py", "random"],
-    ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
+    ["tests/cuda/runtime/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/device/test_graphs.py"],
     ["tests/layout/test_transfers.py", "tests/layout/test_seed_example.py"],
     ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],

@@ -14,7 +14,7 @@ from gputensor.fusion.cpu import programs
 from gputensor.kernels import stub
 from gputensor.kernels.cuda import launch
 
-from ..cuda.chains import compile_together
+from ..cuda.kernels.chains import compile_together
 from ..cuda.support import requires_emulator
 from ..harness import tier
 from .same import state_of

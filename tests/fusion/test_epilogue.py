@@ -15,7 +15,7 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.cuda import launch
 
-from ..cuda.chains import compile_together
+from ..cuda.kernels.chains import compile_together
 from ..harness import tier
 from .same import state_of
 

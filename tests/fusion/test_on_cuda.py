@@ -14,7 +14,7 @@ from gputensor.fusion import cuda, running
 from gputensor.kernels.cuda import launch, module
 from gputensor.op_tests import check
 
-from ..cuda.chains import assert_same, compile_together
+from ..cuda.kernels.chains import assert_same, compile_together
 from ..cuda.support import requires_emulator
 from ..harness import tier
 from . import programs

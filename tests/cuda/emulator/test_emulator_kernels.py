@@ -7,7 +7,7 @@ import pytest
 
 from gputensor.core import errors
 
-from .support import Device, fresh_emulator, requires_emulator
+from ..support import Device, fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 

@@ -15,8 +15,8 @@ import pytest
 
 from gputensor.kernels.cuda import binding, module, variants
 
-from .kernel_arrays import SHORT, Layout
-from .support import Device, fresh_emulator, requires_emulator
+from ..kernels.kernel_arrays import SHORT, Layout
+from ..support import Device, fresh_emulator, requires_emulator
 from .test_compile import OPTIONS, compiled, nvrtc, requires_nvrtc
 
 N = 4096

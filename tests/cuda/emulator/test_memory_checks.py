@@ -12,9 +12,9 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
 
-from ..harness import tier
+from ...harness import tier
 from . import samples
-from .support import requires_emulator
+from ..support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 ORDERS = ("forward", "reversed", "random")

@@ -20,7 +20,7 @@ from gputensor.cuda import Kernel, emulator_settings
 from gputensor.runtime.compilation import nvrtc_users
 from gputensor.runtime.emulator import coverage
 
-from .support import requires_emulator
+from ..support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 
@@ -399,7 +399,7 @@ def test_the_table_lists_what_these_texts_use():
 
 
 def test_the_documentation_shows_the_table():
-    page = Path(__file__).parents[2] / "docs" / "kernels_without_a_gpu.md"
+    page = Path(__file__).parents[3] / "docs" / "kernels_without_a_gpu.md"
     assert coverage.tables() in page.read_text(), f"{page.name}: put coverage.tables() there"
 
 

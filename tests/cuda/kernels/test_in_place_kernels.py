@@ -14,14 +14,14 @@ import pytest
 
 import gputensor as gt
 
-from .support import requires_emulator
+from ..support import requires_emulator
 
 pytestmark = [
     requires_emulator,
     pytest.mark.skipif(not gt.cuda.is_emulated(), reason="the emulator's checks"),
 ]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def fused(x: Any, y: Any, row: Any) -> None:

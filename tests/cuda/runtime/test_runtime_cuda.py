@@ -23,9 +23,9 @@ from gputensor.runtime.compilation import kernel_cache
 from gputensor.runtime.current import stream_given
 from gputensor.runtime.libraries import Array
 
-from ..conftest import stop_where_a_device_is_lost
-from .support import fresh_module
-from .fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
+from ...conftest import stop_where_a_device_is_lost
+from ..support import fresh_module
+from ..fake_cupy import ATTRIBUTES, NAMED, REAL, DriverFailure, FakeCupy, RuntimeFailure
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from gputensor.dispatch import dispatcher
 from gputensor.kernels.cuda import binding, launch, module, pointwise_plan
 from gputensor.runtime.emulator import settings
 
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 
 pytestmark = [
     requires_emulator,

@@ -17,8 +17,8 @@ import pytest
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 ORDERS = ("forward", "reversed", "random")

@@ -15,8 +15,8 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
-from ..harness import tier
-from .support import fresh_emulator, requires_emulator
+from ...harness import tier
+from ..support import fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 MODES = ("", "writes", "memory", "all")

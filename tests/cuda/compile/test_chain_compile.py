@@ -17,7 +17,8 @@ from gputensor.kernels.cuda import (
 from gputensor.kernels.cuda.chain_source import Body, Drawn, Step
 from gputensor.kernels.cuda.rows_source import Program, Reduction
 
-from . import chains, sass
+from ..kernels import chains
+from . import sass
 from .test_compile import OPTIONS, nvrtc, requires_nvrtc
 
 pytestmark = [pytest.mark.full, requires_nvrtc]

@@ -10,7 +10,7 @@ import pytest
 
 from gputensor.core import errors
 
-from .support import Device, fresh_emulator, requires_emulator
+from ..support import Device, fresh_emulator, requires_emulator
 
 
 def _gpu_or_skip():

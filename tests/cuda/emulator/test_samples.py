@@ -11,9 +11,9 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
 from gputensor.runtime.compilation import nvrtc_users
 
-from ..harness import tier
+from ...harness import tier
 from . import samples
-from .support import requires_emulator
+from ..support import requires_emulator
 
 try:
     nvrtc_users.binding()

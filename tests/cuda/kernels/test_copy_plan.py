@@ -22,7 +22,7 @@ from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Traffic, Walk, access_bytes, normalise, pieces
 from gputensor.runtime.device_limits import A100, H100, H200, KNOWN, T4, Limits
 
-from ..harness import tier
+from ...harness import tier
 from .copies import dense
 from .kernel_arrays import SHORT
 

@@ -11,7 +11,7 @@ import pytest
 
 from gputensor.runtime.emulator import toolchain
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MIB = 1 << 20
 
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
     toolchain.unavailable_reason() is not None, reason=str(toolchain.unavailable_reason())
 )
 def test_a_step_needs_little_more_than_what_it_holds() -> None:
-    command = [sys.executable, "-m", "tests.cuda.counted_memory", "64"]
+    command = [sys.executable, "-m", "tests.cuda.runtime.counted_memory", "64"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(made.stdout)
     largest = 64 * 256 * 56 * 56 * 4  # bytes; all windows would take 9 times as much

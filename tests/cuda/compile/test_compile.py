@@ -2,7 +2,7 @@
 
 All variants for sm_80; on other architectures one variant per entry and item size. Variants of a
 family are compiled as one program, each in a namespace, because a program's start costs more than a
-kernel. As a script it prints the register table: python -m tests.cuda.test_compile [sm_80].
+kernel. As a script it prints the register table: python -m tests.cuda.compile.test_compile [sm_80].
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, emulator_settings
 
 from .hostile import KERNELS, LATE, N, address_for, name_of, text
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 MODES = ("", "writes", "memory", "all")
@@ -141,7 +141,7 @@ def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
     (tmp_path / "test_kernels.py").write_text(TESTS)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTENSOR_") or "CACHE" in k}
     environment = kept | {
-        "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(Path(__file__).parents[3]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "GPUTENSOR_EMULATOR_ORDER": order,
     }  # fmt: skip
     options = "-rfE -p gputensor.pytest_plugin -p no:cacheprovider --gputensor=emulator".split()

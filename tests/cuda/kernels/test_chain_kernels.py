@@ -21,10 +21,10 @@ from gputensor.core.dtype import (
 from gputensor.kernels.cuda import chain_source, module, pointwise_plan
 from gputensor.kernels.cuda.chain_source import Body, Step
 
-from ..harness import tier
+from ...harness import tier
 from . import chains
 from .chains import LAYOUTS, Case
-from .support import requires_emulator
+from ..support import requires_emulator
 
 pytestmark = [
     requires_emulator,

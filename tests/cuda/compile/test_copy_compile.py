@@ -3,7 +3,7 @@ loads.
 
 Instructions are counted in the machine code for sm_90 (sass.py) on the path of whole tiles
 (-DEDGES=0 removes the others), per 512 bytes of the wider side. As a script it prints the table:
-python -m tests.cuda.test_copy_compile.
+python -m tests.cuda.compile.test_copy_compile.
 """
 
 from __future__ import annotations

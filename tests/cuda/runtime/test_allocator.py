@@ -24,7 +24,7 @@ from gputensor.runtime.allocator.segments import LARGE_SEGMENT, SMALL_SEGMENT, S
 from tests.harness import tier
 
 from .allocator_program import STEPS, Program
-from .support import fresh_emulator, requires_emulator
+from ..support import fresh_emulator, requires_emulator
 import itertools
 
 MIB = 1 << 20

@@ -1,8 +1,8 @@
 """Layout copies on the emulator against NumPy, byte by byte, with every kernel that fits a layout.
 
-GPUTENSOR_FUZZ=20000 tests 20,000 random layouts instead of a few. As a script:
-GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels COPIES [SEED [ELEMENTS [KERNELS]]],
-with the greatest number of elements of a copy and of compiled kernels.
+GPUTENSOR_FUZZ=20000 tests 20,000 random layouts instead of a few. As a script, with
+the greatest number of elements of a copy and of compiled kernels: GPUTENSOR_CUDA=emulator
+python -m tests.cuda.kernels.test_copy_kernels COPIES [SEED [ELEMENTS [KERNELS]]].
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gputensor.kernels.cuda.copy_walk import Walk
 from gputensor.runtime.emulator import settings
 from gputensor.runtime.device_limits import H200, KNOWN, T4, Limits
 
-from ..harness import tier
+from ...harness import tier
 from .copies import Copy, OnEmulator, check, dense, legal_plans, some_copy
 from .kernel_arrays import SHORT
-from .support import fresh_emulator, requires_emulator
+from ..support import fresh_emulator, requires_emulator
 
 pytestmark = requires_emulator
 
@@ -298,8 +298,8 @@ def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
 @pytest.mark.full
 def test_the_script_runs_over_cupy_too() -> None:
     """It runs as bench/gpu_check.sh runs it on a GPU, but with a CuPy on the emulator."""
-    root, here = Path(__file__).parents[2], Path(__file__).parent
-    path = os.pathsep.join([str(here / "cupy_on_emulator"), str(root)])
+    root, cuda_tests = Path(__file__).parents[3], Path(__file__).parents[1]
+    path = os.pathsep.join([str(cuda_tests / "cupy_on_emulator"), str(root)])
     environment = {**os.environ, "GPUTENSOR_CUDA": "required", "PYTHONPATH": path}
     command = [sys.executable, "-m", __name__, "5", "1", "3000", "8"]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

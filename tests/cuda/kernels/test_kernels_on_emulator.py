@@ -20,7 +20,7 @@ from gputensor.kernels import stub
 from gputensor.kernels.cuda import binding, launch, module, variants
 
 from .kernel_arrays import SHORT, Layout, OnDevice, layout_of, run
-from .support import fresh_emulator, requires_emulator
+from ..support import fresh_emulator, requires_emulator
 
 pytestmark = requires_emulator
 

@@ -14,7 +14,7 @@ from gputensor import runtime
 from gputensor.core import errors
 from gputensor.runtime import no_cuda
 
-from .support import requires_emulator
+from ..support import requires_emulator
 
 
 def run(code: str, **settings: str) -> str:

@@ -1,6 +1,6 @@
 """Memory of a ResNet-50, counted by the allocator without computing or allocating anything.
 
-    python -m tests.cuda.counted_memory 64      # samples of 3 x 224 x 224
+    python -m tests.cuda.runtime.counted_memory 64      # samples of 3 x 224 x 224
 
 prints JSON, in bytes: `forward`, the peak of a forward pass without gradients; `held`, what a
 forward pass leaves for the gradients; `step`, the peak of a training step with SGD and momentum
