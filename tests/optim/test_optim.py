@@ -1,4 +1,4 @@
-"""gt.optim: steps, states and errors. Values: tests/oracle/test_optim_oracle.py."""
+"""gt.optim: steps, states and errors. Values: tests/oracle/optim/test_optim_oracle.py."""
 
 from __future__ import annotations
 

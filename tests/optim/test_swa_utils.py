@@ -1,4 +1,4 @@
-"""gt.optim.swa_utils: averages of weights. Values: tests/oracle/test_swa_utils_oracle.py."""
+"""gt.optim.swa_utils: averages of weights. Values: tests/oracle/optim/test_swa_utils_oracle.py."""
 
 from __future__ import annotations
 

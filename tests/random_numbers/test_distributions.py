@@ -1,5 +1,5 @@
 """gt.distributions: samples against moments, gradients of samples, shapes, errors. Values:
-tests/oracle/test_distributions_oracle.py."""
+tests/oracle/random_numbers/test_distributions_oracle.py."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_an_id_has_no_address() -> None:
 
 def test_all_of_the_folder_of_oracles_has_the_mark() -> None:
     """Other test runs ignore the folder."""
-    files = sorted((Path(__file__).parents[1] / "oracle").glob("test_*.py"))
+    files = sorted((Path(__file__).parents[1] / "oracle").rglob("test_*.py"))
     marks = [re.search(r"^pytestmark = .*?oracle", file.read_text(), re.M | re.S) for file in files]
     assert len(files) > 30 and not [file.name for file, mark in zip(files, marks) if not mark]
 

@@ -1,7 +1,7 @@
 """load of files of PyTorch 2.13 (tests/golden/checkpoints), and of forged ones.
 
-tests/golden/freeze_checkpoints.py made the files. tests/oracle/test_serialization_oracle.py tests
-files that PyTorch reads.
+tests/golden/freeze_checkpoints.py made the files.
+tests/oracle/tensor/test_serialization_oracle.py tests files that PyTorch reads.
 """
 
 from __future__ import annotations

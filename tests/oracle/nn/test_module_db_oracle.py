@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from . import op_db
+from .. import op_db
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from . import op_db
+from .. import op_db
 
 pytestmark = pytest.mark.oracle
 

@@ -9,7 +9,7 @@ import pytest
 
 import gputensor as gt
 
-from ..tensor.test_indexing_numpy import index_for
+from ...tensor.test_indexing_numpy import index_for
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 

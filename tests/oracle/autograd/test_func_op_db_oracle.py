@@ -22,7 +22,7 @@ import torch
 
 from tests.op_db import gradients, replay
 
-from . import op_db
+from .. import op_db
 
 pytestmark = pytest.mark.oracle
 

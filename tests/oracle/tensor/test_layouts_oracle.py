@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import gputensor as gt  # noqa: E402
 
-from ..iterator import layouts  # noqa: E402
+from ...iterator import layouts  # noqa: E402
 from . import layouts as L  # noqa: E402
 
 pytestmark = pytest.mark.oracle

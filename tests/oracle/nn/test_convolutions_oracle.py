@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 import gputensor as gt  # noqa: E402
 
-from ..harness import tier  # noqa: E402
-from ..kernels.convolutions import case  # noqa: E402
+from ...harness import tier  # noqa: E402
+from ...kernels.convolutions import case  # noqa: E402
 
 pytestmark = pytest.mark.oracle
 

@@ -10,7 +10,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import dtype as dt
 
-from ..harness.ids import without_address
+from ...harness.ids import without_address
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch")
 

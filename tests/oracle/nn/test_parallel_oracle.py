@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..distributed import launch
+from ...distributed import launch
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle

@@ -17,8 +17,8 @@ import pytest
 
 import gputensor as gt
 
-from ..backend.late import late
-from ..cuda.support import requires_emulator
+from ...backend.late import late
+from ...cuda.support import requires_emulator
 from .autograd_state_programs import StateRun, state_step
 
 torch = pytest.importorskip("torch")
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("one_thread")]
 PROGRAMS = int(os.environ.get("GPUTENSOR_STATE_PROGRAMS", "2000"))
 PER_TEST = 250
 ON_DEVICES = PROGRAMS // 20
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run_program(seed: int, place: str = "") -> str | None:
@@ -104,7 +104,7 @@ import warnings
 import numpy as np
 warnings.simplefilter("ignore")
 np.seterr(all="ignore")
-from tests.oracle.test_autograd_state_oracle import ON_DEVICES, wrong
+from tests.oracle.autograd.test_autograd_state_oracle import ON_DEVICES, wrong
 found = wrong(0, ON_DEVICES, "cuda")
 assert not found, found
 """
