@@ -16,8 +16,8 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy as numpys
 from gputensor.runtime import cpu
 
-from ..harness import tier
-from .cpu_arrays import awkward
+from ...harness import tier
+from ..cpu_arrays import awkward
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason=f"no compiled loops: {library.choice().reason}"

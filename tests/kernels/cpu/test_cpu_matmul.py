@@ -10,7 +10,7 @@ import pytest
 from gputensor.core.dtype import ALL, bool_
 from gputensor.kernels.cpu import cast, matmul, quiet
 
-from .cpu_arrays import HALVES, INTEGERS, same_bits, small, wide
+from ..cpu_arrays import HALVES, INTEGERS, same_bits, small, wide
 
 LAYOUTS = {
     "row": lambda x: np.ascontiguousarray(x),

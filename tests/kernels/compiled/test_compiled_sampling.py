@@ -14,7 +14,7 @@ from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
 from gputensor.native import sampling
 
-from .layouts import LAYOUTS
+from ..layouts import LAYOUTS
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"

@@ -1,11 +1,11 @@
-"""Random programs over the families that have compiled loops: `python -m tests.kernels.programs`.
+"""Random programs over the families that have compiled loops.
 
 A program depends only on its seed, so that all capabilities run the same one. Each step has a rule
 to compare its results at two capabilities. Only results with equal bits everywhere are operands of
 later steps, so that a difference of one ulp does not spread.
 
-The command `python -m tests.kernels.programs FIRST LAST FILE` runs programs FIRST to LAST, each
-with one thread and with two, and pickles the results to a file.
+The command `python -m tests.kernels.library.programs FIRST LAST FILE` runs programs FIRST to LAST,
+each with one thread and with two, and pickles the results to a file.
 """
 
 from __future__ import annotations
@@ -499,6 +499,7 @@ def main(first: int, last: int, to: Path) -> None:
 
 
 if __name__ == "__main__":
-    from tests.kernels import programs  # under this name, so that another process can unpickle
+    # Under this name, so that another process can unpickle.
+    from tests.kernels.library import programs
 
     programs.main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -16,9 +16,9 @@ import pytest
 
 from gputensor.kernels.compiled import library
 
-from ..harness import shims
+from ...harness import shims
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"

@@ -18,7 +18,7 @@ from gputensor.kernels.cpu import (
     binary, cast, comparison, pointwise, quiet, select, unary, where,
 )  # fmt: skip
 
-from .cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, awkward, same_bits, small, wide
+from ..cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, awkward, same_bits, small, wide
 
 ARITHMETIC = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,

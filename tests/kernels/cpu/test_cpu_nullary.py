@@ -11,7 +11,7 @@ from gputensor.core.dtype import (
 from gputensor.kernels.cpu import cast, fill, quiet, random
 from gputensor.kernels.cpu import range as range_
 
-from .cpu_arrays import FLOATS, same_bits
+from ..cpu_arrays import FLOATS, same_bits
 
 NUMBERS = [True, 0, 3, -1, 300, 2**40 + 1, 2.75, -1.5, 1e300, float("nan"), float("-inf"), 2 - 3j]
 

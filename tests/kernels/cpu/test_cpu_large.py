@@ -16,7 +16,7 @@ from gputensor.kernels.cpu import gather, scatter, select, triangle
 from gputensor.kernels.cpu import range as range_
 from gputensor.kernels.cpu.pointwise import computed
 
-from .cpu_arrays import same_bits
+from ..cpu_arrays import same_bits
 
 ODD = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40]
 

@@ -15,7 +15,7 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.compiled import library
 
-from ..harness import shims
+from ...harness import shims
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None or platform.machine() != "x86_64",

@@ -19,7 +19,7 @@ from gputensor.kernels.compiled import library
 from gputensor.runtime import blas
 from gputensor.runtime.libraries import HOST
 
-from ..harness import tier
+from ...harness import tier
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built or not chosen"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gputensor as gt
 from gputensor.kernels.compiled import library
 
-from ..harness import tier
+from ...harness import tier
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built or not chosen"

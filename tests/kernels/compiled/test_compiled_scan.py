@@ -15,7 +15,7 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import scan as numpys
 from gputensor.kernels.cpu.quiet import run
 
-from .layouts import LAYOUTS
+from ..layouts import LAYOUTS
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"

@@ -11,7 +11,7 @@ from gputensor.core.dtype import ALL, COMPLEX, bfloat16
 from gputensor.kernels.cpu import copy_pack as packing
 from gputensor.runtime import cpu
 
-from ..harness import tier
+from ...harness import tier
 
 REAL = [d for d in ALL if d.category != COMPLEX]
 

@@ -12,7 +12,7 @@ from gputensor.core.dtype import (
 )  # fmt: skip
 from gputensor.kernels.cpu import cast, quiet, reduce
 
-from .cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, same_bits, small, wide
+from ..cpu_arrays import COMPLEXES, FLOATS, HALVES, INTEGERS, same_bits, small, wide
 
 AXES = [None, (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 

@@ -13,8 +13,8 @@ from gputensor.kernels.compiled import library
 from gputensor.native import conv
 from gputensor.testing import assert_close
 
-from ..harness import tier
-from .convolutions import case, whole
+from ...harness import tier
+from ..convolutions import case, whole
 
 F = gt.nn.functional
 

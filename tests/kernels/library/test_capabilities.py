@@ -2,7 +2,7 @@
 
 Each capability has a process.
 
-A failure names seed and step; `python -m tests.kernels.programs SEED SEED+1 FILE` with
+A failure names seed and step; `python -m tests.kernels.library.programs SEED SEED+1 FILE` with
 GPUTENSOR_CPU_CAPABILITY runs one program.
 """
 
@@ -25,7 +25,7 @@ from tests.harness import compare, tier
 from . import programs
 from .programs import BITS, SUMS, Result, Rule, Step
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = tier.pick(20, 150)
 # By seed: what each step gives.
 Steps = dict[int, list[Step]]

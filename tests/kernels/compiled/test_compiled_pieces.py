@@ -16,8 +16,8 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy_pieces as numpys
 from gputensor.kernels.cpu.copy_pieces import Piece
 
-from ..harness import tier
-from .layouts import LAYOUTS
+from ...harness import tier
+from ..layouts import LAYOUTS
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"

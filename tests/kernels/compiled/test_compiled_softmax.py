@@ -14,8 +14,8 @@ from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu.quiet import run
 
-from ..rows.softmax import log_softmax as log_softmax_of, softmax as softmax_of
-from .layouts import LAYOUTS
+from ...rows.softmax import log_softmax as log_softmax_of, softmax as softmax_of
+from ..layouts import LAYOUTS
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"

@@ -12,8 +12,8 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy_pack as numpys
 from gputensor.runtime import cpu
 
-from ..harness import tier
-from .cpu_arrays import awkward, same_bits
+from ...harness import tier
+from ..cpu_arrays import awkward, same_bits
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason=f"no compiled loops: {library.choice().reason}"

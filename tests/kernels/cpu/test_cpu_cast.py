@@ -14,7 +14,7 @@ from gputensor.core.dtype import (
 )  # fmt: skip
 from gputensor.kernels.cpu import cast, copy, quiet
 
-from .cpu_arrays import awkward, same_bits
+from ..cpu_arrays import awkward, same_bits
 
 
 def by_the_rules(value: complex | int | bool, src: dtype, dst: dtype):
