@@ -65,7 +65,7 @@ _KERNELS = (
         str(path.relative_to(ROOT))
         for path in ROOT.glob("tests/kernels/compiled/test_compiled_*.py")
     ),
-    "tests/fusion/test_cpu_programs.py", "tests/fusion/test_shared_memory.py",
+    "tests/fusion/cpu/test_cpu_programs.py", "tests/fusion/test_shared_memory.py",
     "tests/errors/test_bad_tensors.py", "tests/operators/test_ops_forward.py",
 )  # fmt: skip
 _BEYOND = """
@@ -98,7 +98,7 @@ SANITIZERS = {
         (
             _PROGRAMS,
             _SAFETY,
-            _pytest("thread", "tests/kernels", "tests/fusion/test_cpu_programs.py"),
+            _pytest("thread", "tests/kernels", "tests/fusion/cpu/test_cpu_programs.py"),
         ),
     ),
 }

@@ -14,10 +14,10 @@ from gputensor.fusion.cpu import programs
 from gputensor.kernels import stub
 from gputensor.kernels.cuda import launch
 
-from ..cuda.kernels.chains import compile_together
-from ..cuda.support import requires_emulator
-from ..harness import tier
-from .same import state_of
+from ...cuda.kernels.chains import compile_together
+from ...cuda.support import requires_emulator
+from ...harness import tier
+from ..same import state_of
 
 PLACES = ["cpu", pytest.param("cuda", marks=[requires_emulator, pytest.mark.emulator])]
 LAST = gt.channels_last

@@ -14,7 +14,7 @@ from gputensor.core.dtype import float16, float32, int8
 from gputensor.fusion.cpu import programs as cpu_programs
 from gputensor.kernels.compiled import library
 
-from .same import state_of
+from ..same import state_of
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="NumPy's loops run; nothing is compiled"

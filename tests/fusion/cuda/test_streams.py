@@ -10,7 +10,7 @@ import gputensor as gt
 from gputensor import runtime
 from gputensor.fusion.record import recording
 
-from ..cuda.support import fresh_emulator, requires_emulator
+from ...cuda.support import fresh_emulator, requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
 SIZE = 1000

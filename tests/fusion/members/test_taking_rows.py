@@ -9,8 +9,8 @@ import pytest
 
 import gputensor as gt
 
-from ..harness import tier
-from .same import state_of
+from ...harness import tier
+from ..same import state_of
 
 functional = gt.nn.functional
 SIZES = [(4, 5), (300, 400), (5, 1), (2, 40_000), (7, 90, 400), (20, 17_000), (66_000,), (3, 1, 2)]

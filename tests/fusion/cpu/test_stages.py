@@ -11,7 +11,7 @@ import gputensor as gt
 from gputensor.fusion import running
 from gputensor.fusion.cpu import programs
 
-from .same import state_of
+from ..same import state_of
 
 
 def mixed(x: gt.Tensor) -> gt.Tensor:

@@ -11,8 +11,8 @@ from gputensor.dispatch import shortcuts
 from gputensor.fusion.record import recorder
 from gputensor.fusion.record.pending import Pending
 
-from . import programs
-from .same import state_of
+from .. import programs
+from ..same import state_of
 
 FEW, MANY = 100, 1 << 16
 

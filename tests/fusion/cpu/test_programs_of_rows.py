@@ -15,7 +15,7 @@ from gputensor.fusion import running
 from gputensor.fusion.cpu import rows as cpu_rows
 from gputensor.kernels.compiled import library
 
-from .same import state_of
+from ..same import state_of
 
 F = gt.nn.functional
 

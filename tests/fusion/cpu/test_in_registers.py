@@ -12,7 +12,7 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.compiled import library
 
-from .same import state_of
+from ..same import state_of
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="NumPy's loops run; nothing is compiled"

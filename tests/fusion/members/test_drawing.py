@@ -12,9 +12,9 @@ from gputensor.fusion.replay.replays import Replays
 from gputensor.kernels.cuda import launch
 from gputensor.structured.generator import default_generator
 
-from ..cuda.support import requires_emulator
-from ..harness import tier
-from .same import state_of
+from ...cuda.support import requires_emulator
+from ...harness import tier
+from ..same import state_of
 
 PLACES = ["cpu", pytest.param("cuda", marks=[requires_emulator, pytest.mark.emulator])]
 

@@ -14,12 +14,12 @@ from gputensor.fusion import cuda, running
 from gputensor.kernels.cuda import launch, module
 from gputensor.op_tests import check
 
-from ..cuda.kernels.chains import assert_same, compile_together
-from ..cuda.support import requires_emulator
-from ..harness import tier
-from . import programs
-from .same import state_of
-from .test_rows import ROWS, outcome, pending
+from ...cuda.kernels.chains import assert_same, compile_together
+from ...cuda.support import requires_emulator
+from ...harness import tier
+from .. import programs
+from ..same import state_of
+from ..test_rows import ROWS, outcome, pending
 
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
 

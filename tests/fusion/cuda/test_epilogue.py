@@ -15,9 +15,9 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.cuda import launch
 
-from ..cuda.kernels.chains import compile_together
-from ..harness import tier
-from .same import state_of
+from ...cuda.kernels.chains import compile_together
+from ...harness import tier
+from ..same import state_of
 
 if not gt.cuda.is_emulated():
     pytest.skip("counts the emulator's launches", allow_module_level=True)
