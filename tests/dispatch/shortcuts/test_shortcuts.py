@@ -30,7 +30,7 @@ from gputensor.dispatch.tls import (
 from gputensor.fallbacks.modes import DispatchMode
 from gputensor.library import Library
 
-from ..harness import tier
+from ...harness import tier
 
 
 @contextmanager

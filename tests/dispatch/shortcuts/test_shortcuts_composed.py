@@ -14,7 +14,7 @@ from gputensor.dispatch import dispatcher
 from gputensor.library import Library
 from gputensor.tensor.make import CPU_KEYS
 
-from ..harness import tier
+from ...harness import tier
 from .test_shortcuts import Program, outcome, taken, turned, turned_on
 
 __all__ = ["turned_on"]  # a fixture

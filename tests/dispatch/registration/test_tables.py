@@ -12,11 +12,11 @@ from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library, fallthrough_kernel
 
-from .operands import CPU, Operand, fresh_namespace, kernel, library
+from ..operands import CPU, Operand, fresh_namespace, kernel, library
 
 # "-" means a registration without a key.
 ALIASES = {"CIA": "CompositeImplicitAutograd", "CEA": "CompositeExplicitAutograd", "-": ""}
-GOLDEN = Path(__file__).parents[1] / "golden" / "dispatch.txt"
+GOLDEN = Path(__file__).parents[2] / "golden" / "dispatch.txt"
 
 
 def register(lib: Library, at: str, name: str = "f(Tensor x) -> Tensor") -> None:

@@ -16,7 +16,7 @@ from gputensor.core import errors
 from gputensor.dispatch import dispatcher
 from gputensor.library import Library
 
-from .operands import CPU
+from ..operands import CPU
 
 # --- a: tensors of two devices --------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from gputensor.library import Library
 
 from gputensor.tensor.make import CPU_KEYS
 
-from ..harness import tier
+from ...harness import tier
 from .test_shortcuts import Program, learnt, outcome, taken, turned, turned_on  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("turned_on")

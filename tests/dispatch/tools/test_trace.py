@@ -13,7 +13,7 @@ from gputensor.dispatch.keys import KeySet
 from gputensor.dispatch.operator import Operator
 from gputensor.library import Library
 
-from .operands import CPU, kernel
+from ..operands import CPU, kernel
 
 
 def make(lib: Library) -> Operator:

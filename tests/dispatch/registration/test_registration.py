@@ -13,7 +13,7 @@ from gputensor.core import errors, schema
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library, fallthrough_kernel
 
-from .operands import CPU, CUDA, Operand, fresh_namespace, kernel, library
+from ..operands import CPU, CUDA, Operand, fresh_namespace, kernel, library
 
 HERE = r"test_registration\.py:\d+"
 

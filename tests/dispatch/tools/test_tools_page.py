@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputensor import dispatch
 
-PAGE = Path(__file__).parents[2] / "docs" / "dispatch_tools.md"
+PAGE = Path(__file__).parents[3] / "docs" / "dispatch_tools.md"
 
 
 def test_the_page_names_every_tool() -> None:

@@ -13,8 +13,8 @@ import gputensor as gt
 from gputensor import runtime
 from gputensor.dispatch import dispatcher
 
-from ..cuda.support import requires_emulator
-from ..harness import tier
+from ...cuda.support import requires_emulator
+from ...harness import tier
 from .test_shortcuts import (
     CALLS,
     OPERATORS,

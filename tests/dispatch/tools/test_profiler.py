@@ -16,7 +16,7 @@ from gputensor.dispatch import dispatcher
 from gputensor.library import Library
 from gputensor.profiling.profiler import profile
 
-from .operands import CPU
+from ..operands import CPU
 
 
 def by_name(prof: profile) -> dict[tuple[str, str], Any]:

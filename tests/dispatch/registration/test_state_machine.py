@@ -18,8 +18,8 @@ from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library, fallthrough_kernel
 
-from ..harness import tier
-from .operands import Operand, fresh_namespace
+from ...harness import tier
+from ..operands import Operand, fresh_namespace
 
 KEYS = (
     "CPU", "Meta", "SparseCPU", "Functionalize", "AutogradCPU", "AutogradOther", "Autograd",

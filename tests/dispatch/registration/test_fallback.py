@@ -14,7 +14,7 @@ from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library
 
-from .operands import CPU, Operand, library
+from ..operands import CPU, Operand, library
 
 DEVICES = ["cuda:0", "cuda:1"]
 

@@ -11,7 +11,7 @@ from gputensor import dispatch, ops
 from gputensor.core import errors
 from gputensor.library import Library
 
-from .operands import CPU, kernel, library
+from ..operands import CPU, kernel, library
 
 
 def test_operators_by_name(lib: Library) -> None:
