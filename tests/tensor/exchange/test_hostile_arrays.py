@@ -23,7 +23,7 @@ from gputensor import runtime
 from gputensor.core import errors
 from gputensor.exchange import cuda_array_interface
 
-from ..harness.ids import without_address
+from ...harness.ids import without_address
 
 FACTOR = int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 

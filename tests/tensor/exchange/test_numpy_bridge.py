@@ -12,7 +12,7 @@ import gputensor as gt
 from gputensor.core import dtype as dt
 from gputensor.core import errors
 
-from ..harness.ids import without_address
+from ...harness.ids import without_address
 
 ARRAYS = [
     np.arange(6.0), np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.arange(12)[1::3],

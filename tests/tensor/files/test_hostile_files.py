@@ -21,7 +21,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 
-from ..harness.ids import without_address
+from ...harness.ids import without_address
 
 FACTOR = int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 LONG = "a number of 5001 digits"

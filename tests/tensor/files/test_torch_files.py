@@ -28,7 +28,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.serialization import numpy_values
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
+GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints"
 FILES = ("zip.pt", "legacy.pt")
 
 
