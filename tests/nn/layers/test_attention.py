@@ -19,7 +19,7 @@ from gputensor.nn import functional as F
 from gputensor.structured.layers import attention_kernels, attention_loops, attention_tiles
 from gputensor.testing import assert_close
 
-from ..harness import tier
+from ...harness import tier
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from gputensor.runtime.device_limits import KNOWN
 from gputensor.structured.layers import window_products
 from gputensor.structured.layers.window_products import block, block_bytes
 
-from ..harness import tier
-from ..kernels.convolutions import case
+from ...harness import tier
+from ...kernels.convolutions import case
 
 F = gt.nn.functional
 MIB = 1 << 20
