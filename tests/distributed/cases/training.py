@@ -13,7 +13,7 @@ import gputensor.distributed as dist
 from gputensor import nn
 from gputensor.parallel import hooks, uneven
 
-from .reference import case
+from ..reference import case
 
 DDP = nn.parallel.DistributedDataParallel
 

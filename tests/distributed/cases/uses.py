@@ -10,7 +10,7 @@ import numpy as np
 import gputensor as gt
 import gputensor.distributed as dist
 
-from .reference import LAYOUTS, case, data, laid, reduced, same
+from ..reference import LAYOUTS, case, data, laid, reduced, same
 
 
 @case

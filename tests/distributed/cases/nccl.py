@@ -7,8 +7,8 @@ import numpy as np
 import gputensor as gt
 import gputensor.distributed as dist
 
-from . import reference, stand_in
-from .reference import case, same
+from .. import reference, stand_in
+from ..reference import case, same
 
 
 @case

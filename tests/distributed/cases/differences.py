@@ -12,7 +12,7 @@ import gputensor as gt
 import gputensor.distributed as dist
 from gputensor.distributed import records
 
-from .reference import case, same
+from ..reference import case, same
 
 # More bytes than fit in a record, and fewer.
 SIZES = (2, 1000)

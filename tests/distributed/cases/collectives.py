@@ -12,8 +12,8 @@ import gputensor as gt
 import gputensor.distributed as dist
 from gputensor.distributed import ReduceOp
 
-from . import reference
-from .reference import LAYOUTS, DTYPES, case, data, everything, laid, ops_of, reduced, same
+from .. import reference
+from ..reference import LAYOUTS, DTYPES, case, data, everything, laid, ops_of, reduced, same
 
 
 @case
