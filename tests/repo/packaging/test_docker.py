@@ -14,7 +14,7 @@ import pytest
 
 import build_library
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "docker"
 FILES = sorted(DOCKER.glob("*.Dockerfile"))
 LOCKS = sorted((DOCKER / "requirements").glob("*.txt"))

@@ -18,7 +18,7 @@ import pytest
 
 import build_library
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PURE_MAX_BYTES, COMPILED_MAX_BYTES = 3 << 20, 8 << 20
 LIBRARY_MAX_BYTES = 12 << 20
 LIBRARY = "gputensor/kernels/compiled/_library.abi3.so"
