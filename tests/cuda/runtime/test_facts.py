@@ -31,15 +31,18 @@ def test_what_a_device_is() -> None:
 def test_figures_of_memory() -> None:
     cuda.reset_peak_memory_stats()
     before = cuda.max_memory_allocated()
+    num_ooms = cuda.memory_stats()["num_ooms"]  # earlier tests may have run out of memory
     held = gt.ones(1 << 16, device="cuda")
     assert cuda.max_memory_allocated() >= before + held.nbytes
     peak = cuda.max_memory_allocated()
     del held
     assert cuda.max_memory_allocated() == peak <= cuda.max_memory_reserved()
     nested = cuda.memory_stats_as_nested_dict()
-    assert nested["allocated_bytes"]["all"]["peak"] == peak and nested["num_ooms"] == 0
+    assert nested["allocated_bytes"]["all"]["peak"] == peak
+    assert nested["num_ooms"] == num_ooms
     text = cuda.memory_summary(abbreviated=True)
-    assert "memory of cuda:0" in text and f"{peak:,}" in text and "num_ooms" not in text
+    assert "memory of cuda:0" in text and f"{peak:,}" in text
+    assert ("num_ooms" in text) == (num_ooms > 0)
 
 
 def test_a_fraction_of_the_memory() -> None:
