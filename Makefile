@@ -83,8 +83,9 @@ oracle: $(VENV)/.oracle
 	@$(call pytest,full,-m oracle)
 
 nvrtc: $(VENV)/.nvrtc
-	@$(call pytest,full,$(patsubst %,tests/cuda/test_%.py,compile chain_compile copy_compile \
-	  pointwise_compile runtime_cuda kernel_on_cupy samples emulator_coverage))
+	@$(call pytest,full,$(patsubst %,tests/cuda/%.py,compile/test_compile compile/test_chain_compile \
+	  compile/test_copy_compile compile/test_pointwise_compile runtime/test_runtime_cuda \
+	  test_kernel_on_cupy emulator/test_samples emulator/test_emulator_coverage))
 
 sanitize: $(VENV)/.test
 	@for name in $(SANITIZERS); do $(bin)/python -m tests.sanitize $$name || exit 1; done

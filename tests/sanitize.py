@@ -55,15 +55,18 @@ def _pytest(chosen: str, *places: str, tier: str = "quick") -> tuple[str, ...]:
 
 
 # A test that limits memory is left out, because a sanitizer needs much memory.
-_SAFETY = _pytest("not address_space", "tests/kernels/test_library_safety.py", tier="full")
+_SAFETY = _pytest("not address_space", "tests/kernels/library/test_library_safety.py", tier="full")
 
 
-_PROGRAMS = ("tests.kernels.programs", "0", "150", os.devnull)
+_PROGRAMS = ("tests.kernels.library.programs", "0", "150", os.devnull)
 # Tests that call the loops directly, and every operator once: CI has a limit of 90 minutes.
 _KERNELS = (
-    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/kernels/test_compiled_*.py")),
-    "tests/fusion/test_cpu_programs.py",
-    "tests/fusion/test_shared_memory.py", "tests/test_bad_tensors.py", "tests/test_ops_forward.py",
+    *sorted(
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("tests/kernels/compiled/test_compiled_*.py")
+    ),
+    "tests/fusion/cpu/test_cpu_programs.py", "tests/fusion/test_shared_memory.py",
+    "tests/errors/test_bad_tensors.py", "tests/operators/test_ops_forward.py",
 )  # fmt: skip
 _BEYOND = """
 import numpy as np
@@ -95,7 +98,7 @@ SANITIZERS = {
         (
             _PROGRAMS,
             _SAFETY,
-            _pytest("thread", "tests/kernels", "tests/fusion/test_cpu_programs.py"),
+            _pytest("thread", "tests/kernels", "tests/fusion/cpu/test_cpu_programs.py"),
         ),
     ),
 }

@@ -6,7 +6,7 @@ exponent. The greatest error, in units of the last place, is printed beside its 
 the table into a page. The exit status is 1 if a bound is exceeded.
 
 BOUNDS is the only list of the bounds. docs/numbers.md shows it, and
-tests/kernels/test_elementary.py checks a sample.
+tests/kernels/library/test_elementary.py checks a sample.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ SEEDS = (
     (60, 2, 300_000, 40), (60, 3, 300_000, 40), (60, 4, 300_000, 40), (20, 5, 4_000_000, 30),
 )  # fmt: skip
 DRY = ((4, 7, 3_000, 4), (3, 9, 2_000, 3))
-# Texts that a process of tests/cuda/test_copy_kernels.py prints at its end and during the run.
+# Texts that a process of tests/cuda/kernels/test_copy_kernels.py prints at its end and during the
+# run.
 EQUAL, SO_FAR = "copies equal NumPy", "so far"
 
 
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _begin(numbers: tuple[int, ...], folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.cuda.test_copy_kernels", *map(str, numbers)]
+    command = [sys.executable, "-m", "tests.cuda.kernels.test_copy_kernels", *map(str, numbers)]
     with open(folder / f"{numbers[1]}.log", "wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 

@@ -19,7 +19,7 @@ _PLACES = (
     "/usr/local/cuda/compute-sanitizer",
     "/opt/nvidia/compute-sanitizer",
 )
-_FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
+_FUZZ = ("-m", "tests.cuda.kernels.test_copy_kernels", "12", "4", "3000", "12")
 # not 1, because Python exits with status 1 after an exception
 _FOUND = 86
 

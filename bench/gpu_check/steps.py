@@ -28,19 +28,23 @@ _JOBS = 16
 # The test suite, without tests that use no device and without tests of earlier steps.
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
-    "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
-    "tests/nn", "tests/op_db", "tests/runtime", "tests/tensor", *(
+    "tests/dispatch", "tests/errors", "tests/exchange", "tests/fusion", "tests/iterator",
+    "tests/layout", "tests/makers", "tests/nn", "tests/op_db", "tests/operators", "tests/optim",
+    "tests/random_numbers", "tests/runtime", "tests/tensor", *(
         str(path.relative_to(checkout.ROOT))
         for path in sorted((checkout.ROOT / "tests").glob("test_*.py"))
-        if path.name not in ("test_ops_cpu_vs_cuda.py", "test_pytest_plugin.py")
+        if path.name != "test_pytest_plugin.py"
     ),
+    "--ignore=tests/operators/test_ops_cpu_vs_cuda.py",
 )  # fmt: skip
 # Tests of compilers and of the emulator, which do not depend on a GPU.
 OF_NO_GPU = (
-    "--ignore-glob=*_compile.py", "--ignore-glob=*emulator*", "--ignore-glob=*hostile*",
-    "--ignore=tests/cuda/test_bank_conflicts.py", "--ignore=tests/cuda/test_samples.py",
-    "--ignore=tests/cuda/test_runtime_cuda.py", "--ignore=tests/cuda/test_copy_kernels.py",
-    "--ignore=tests/cuda/test_runtime_conformance.py",
+    "--ignore-glob=*_compile.py", "--ignore-glob=*_emulator*", "--ignore-glob=*hostile*",
+    "--ignore=tests/cuda/emulator/test_samples.py",
+    "--ignore=tests/cuda/kernels/test_bank_conflicts.py",
+    "--ignore=tests/cuda/kernels/test_copy_kernels.py",
+    "--ignore=tests/cuda/runtime/test_runtime_conformance.py",
+    "--ignore=tests/cuda/runtime/test_runtime_cuda.py",
 )  # fmt: skip
 
 
@@ -91,9 +95,9 @@ def _correct(work: Path, is_dry: bool) -> list[Step]:
     sizes = ("--dry",) if is_dry else ()
     return [
         *_first(is_dry, 60),
-        suite("runtime", 40, "tests/cuda/test_runtime_conformance.py", few="denormals"),
+        suite("runtime", 40, "tests/cuda/runtime/test_runtime_conformance.py", few="denormals"),
         suite("device", 70, "tests/device", few="replay or graphed or legacy"),
-        suite("operators", 70, "tests/test_ops_cpu_vs_cuda.py", few="[add] or [sum]"),
+        suite("operators", 70, "tests/operators/test_ops_cpu_vs_cuda.py", few="[add] or [sum]"),
         Step("copies", 45, _python("bench.gpu_check.fuzz", work / "copies", *sizes), "copies"),
         suite("whole", 150, *WHOLE, *OF_NO_GPU, few="test_a_copy or test_seed"),
         Step(

@@ -2,9 +2,9 @@
 the wrong argument.
 
 Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
-writes; `tests/test_bad_values.py` checks that. If a 0-d tensor was passed for a number, this module
-reads the number and repeats the call. Other errors, such as errors of users' kernels, propagate
-unchanged. Functions that are not operators declare their arguments with `declares`.
+writes; `tests/errors/test_bad_values.py` checks that. If a 0-d tensor was passed for a number, this
+module reads the number and repeats the call. Other errors, such as errors of users' kernels,
+propagate unchanged. Functions that are not operators declare their arguments with `declares`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""gt.amp.GradScaler follows its rules; tests/oracle/test_autocast_oracle.py compares it with
-PyTorch's."""
+"""gt.amp.GradScaler follows its rules; tests/oracle/autograd/test_autocast_oracle.py compares it
+with PyTorch's."""
 
 from __future__ import annotations
 

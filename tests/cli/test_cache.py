@@ -15,7 +15,7 @@ from gputensor.kernels.cuda import prebuilt
 from gputensor.runtime.compilation import kernel_cache
 
 from ..cuda.support import requires_emulator
-from ..cuda.test_compile import requires_nvrtc
+from ..cuda.compile.test_compile import requires_nvrtc
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from gputensor.exchange import foreign
 from gputensor import runtime
 from gputensor.runtime import cuda_emulator as emulator
 
-from .allocator_program import STEPS, Program
+from .runtime.allocator_program import STEPS, Program
 
 N = 4096
 IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # otherwise events may be done

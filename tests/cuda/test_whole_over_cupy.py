@@ -26,12 +26,12 @@ TESTS = [
     ["tests/cuda/layout_over_cupy.py"],
     ["tests/cuda/streams_over_cupy.py", "lazy"],
     ["tests/cuda/streams_over_cupy.py", "random"],
-    ["tests/cuda/test_runtime_conformance.py", "-k", "gpu"],
+    ["tests/cuda/runtime/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/device/test_graphs.py"],
-    ["tests/test_transfers.py", "tests/test_seed_example.py"],
-    ["tests/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
+    ["tests/layout/test_transfers.py", "tests/layout/test_seed_example.py"],
+    ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
     # Calls of CuPy's libraries.
-    ["tests/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
+    ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
 ]
 
 

@@ -20,7 +20,7 @@ from gputensor.library import Library, custom_op, opcheck, register_autograd, re
 from ..backend.devices import Runtime
 from ..harness import tier
 from ..harness.cases import CALLABLE, OPS_OF, _map, cases, operator_of, takes
-from ..test_ops_grad import DIFFERENTIABLE
+from ..operators.test_ops_grad import DIFFERENTIABLE
 from .ops import cube, through_numpy, write
 
 ALL = ("test_schema", "test_autograd_registration", "test_faketensor", "test_gradcheck")

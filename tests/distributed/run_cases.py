@@ -11,13 +11,11 @@ from pathlib import Path
 import gputensor.distributed as dist
 from gputensor import cuda
 
-from . import (
-    cases, cases_of_differences, cases_of_nccl, cases_of_training, cases_of_uses, reference,
-    stand_in,
-)  # fmt: skip
+from . import reference, stand_in
+from .cases import collectives, differences, nccl, training, uses
 from .reference import CASES
 
-assert cases and cases_of_uses and cases_of_nccl and cases_of_differences and cases_of_training
+assert collectives and uses and nccl and differences and training
 
 
 def main(folder: Path, device: str, only: list[str]) -> None:

@@ -1,5 +1,5 @@
-"""Collectives on several ranks, by a real mpiexec, against NumPy; the cases are in cases.py and
-cases_of_uses.py."""
+"""Collectives on several ranks, by a real mpiexec, against NumPy; the folder `cases` has the
+cases."""
 
 from __future__ import annotations
 

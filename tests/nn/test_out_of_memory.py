@@ -10,7 +10,7 @@ import pytest
 from gputensor.kernels.compiled import library
 
 from ..harness import tier
-from ..kernels.test_library_safety import run
+from ..kernels.library.test_library_safety import run
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None or not sys.platform.startswith("linux"),

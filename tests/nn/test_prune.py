@@ -1,5 +1,5 @@
 """gt.nn.utils.prune: random masks, users' classes, errors. Other masks:
-tests/oracle/test_nn_utils_oracle.py."""
+tests/oracle/nn/test_nn_utils_oracle.py."""
 
 from __future__ import annotations
 

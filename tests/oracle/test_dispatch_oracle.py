@@ -22,7 +22,7 @@ from gputensor.dispatch import dispatcher, keys, table_text, tls
 from gputensor.func import operators as func_operators
 from gputensor.library import Library, fallthrough_kernel
 from tests.dispatch.operands import Operand, kernel
-from tests.dispatch.test_tables import golden_lines
+from tests.dispatch.registration.test_tables import golden_lines
 from tests.golden.freeze_dispatch import KEYS, random_set, torch_library, torch_lines, torch_slots
 
 torch = pytest.importorskip("torch")

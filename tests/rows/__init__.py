@@ -1,9 +1,9 @@
 """One row per operator: samples of arguments, a NumPy reference, a tolerance, expected errors.
 
-A row repeats nothing of native_functions.yaml. The general tests (`tests/test_ops_*.py`) contain no
-operator's name and read forms, dtypes and overloads from the YAML. A new operator needs one row in
-the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator without
-another form, such as `copy_`, keeps its underscore.
+A row repeats nothing of native_functions.yaml. The general tests
+(`tests/operators/test_ops_*.py`) contain no operator's name and read forms, dtypes and overloads
+from the YAML. A new operator needs one row in the file of its family. `x.add_` and `add.out` are
+forms of the row `add`; an operator without another form, such as `copy_`, keeps its underscore.
 """
 
 from __future__ import annotations

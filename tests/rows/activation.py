@@ -216,7 +216,7 @@ ROWS = [
             for sizes in ((2, 3), (4,))
         ],
         lambda grad, x, buffer: grad * buffer / (1 + buffer),
-        checked_by="tests/test_ops_grad.py: log_sigmoid's second; buffer is a function of self",
+        checked_by="tests/operators/test_ops_grad.py: log_sigmoid's second; buffer depends on self",
     ),
     _row(
         "log_sigmoid_forward",

@@ -1,4 +1,4 @@
-"""Rows of native/counts. tests/test_random.py and tests/test_distributions.py test the samples."""
+"""Rows of native/counts. The tests in tests/random_numbers check the samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = [
         ],
         dtypes=REAL_FLOATS,
         out="same",
-        checked_by="tests/test_random.py",
+        checked_by="tests/random_numbers/test_random.py",
         errors=(
             Fails(S(T(2), T(2)), errors.DtypeError, "binomial: 'count' must be floating", int64),
             Fails(S(T(2), T(2, dtype=float64)), errors.DtypeError, "'prob' must be float32"),

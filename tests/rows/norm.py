@@ -152,7 +152,7 @@ def _batch_norm_backward(grad, x, weight, mean, var, save_mean, save_rstd, train
 _BACKWARD: Any = {
     "ulp": {float16: 2, bfloat16: 2, float32: 16, float64: 16}, "device_ulp": 16,
     "of_largest": True, "why": "differences of sums of at most 16 terms", "dtypes": FLOATS,
-    "checked_by": "tests/test_ops_grad.py: the second of the norm; statistics are functions of x",
+    "checked_by": "tests/operators/test_ops_grad.py: the norm's second; statistics depend on x",
 }  # fmt: skip
 _GIVEN = T(4, values="positive")
 

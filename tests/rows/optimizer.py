@@ -1,4 +1,5 @@
-"""Rows of native/optimizer.py; tests/test_fused_steps.py and an oracle test compare the values."""
+"""Rows of native/optimizer.py; tests/optim/test_fused_steps.py and an oracle test
+compare the values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows of kernels/*/random: numbers from Philox4x64-10, seeded with 7 by the harness.
 
-The references compute the numbers in float64 from words of NumPy's Philox; tests/test_random.py
-tests moments and distributions.
+The references compute the numbers in float64 from words of NumPy's Philox;
+tests/random_numbers/test_random.py tests moments and distributions.
 """
 
 from __future__ import annotations

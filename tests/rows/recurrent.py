@@ -153,7 +153,7 @@ ROWS = [
             _back("rnn_relu", reverse=True),
         ],
         None,
-        checked_by="tests/nn/test_recurrent.py",
+        checked_by="tests/nn/layers/test_recurrent.py",
         **_KIND,
     ),
 ]  # fmt: skip

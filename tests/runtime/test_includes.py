@@ -12,7 +12,7 @@ import gputensor as gt
 from gputensor.runtime.compilation import includes, kernel_cache, nvrtc_users
 
 from ..cuda.support import requires_emulator
-from ..cuda.test_compile import requires_nvrtc
+from ..cuda.compile.test_compile import requires_nvrtc
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-"""repr: golden texts of PyTorch 2.13 (tests/oracle/test_printing_oracle.py has random tensors)."""
+"""repr: golden texts of PyTorch 2.13. tests/oracle/tensor/test_printing_oracle.py has random
+tensors."""
 
 from __future__ import annotations
 

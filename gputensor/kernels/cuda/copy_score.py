@@ -116,7 +116,7 @@ PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (3
 WIDE, WORD, SHIFTED, SINGLE = "WIDE", "WORD", "SHIFTED", "SINGLE"
 # Warp instructions per 512 bytes of the wider item, by the item's size, then by the kinds of loads
 # and stores. They were counted in sm_90 machine code for whole tiles
-# (tests/cuda/test_copy_compile.py checks them).
+# (tests/cuda/compile/test_copy_compile.py checks them).
 TILE_INSTRUCTIONS = {
     1: {
         WIDE: {WIDE: 31, SHIFTED: 80, SINGLE: 124},

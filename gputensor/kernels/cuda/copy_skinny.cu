@@ -8,7 +8,7 @@
 //          bytes per thread. The interleaved side goes through shared memory in its own order, so
 //          that its global accesses are linear. A thread's part of shared memory is K chunks of 16
 //          bytes. For an even K there would be conflicts, so chunks are permuted
-//          (tests/cuda/test_bank_conflicts.py).
+//          (tests/cuda/kernels/test_bank_conflicts.py).
 #include "copying.cuh"
 
 template <bool IS_SCALED, int MAX_DIMS> struct skinny_params : copy_ends<IS_SCALED> {

@@ -6,11 +6,11 @@
 // Design   a thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of
 //          each column. A column's 16-byte chunks are in shared memory at chunk ^ (square & 7), so
 //          there are no bank conflicts on either side and no padding
-//          (tests/cuda/test_bank_conflicts.py). LOAD 0: rows of src begin at any byte; two aligned
-//          words are read and shifted together. STORE 0: columns of dst begin at any byte. A tile
-//          then stores whole sectors of each column, because memory reads a sector before a part of
-//          it is written. So the tile reads one sector of rows more than it stores, and the next
-//          tile reads these rows again, from L2.
+//          (tests/cuda/kernels/test_bank_conflicts.py). LOAD 0: rows of src begin at any byte; two
+//          aligned words are read and shifted together. STORE 0: columns of dst begin at any byte.
+//          A tile then stores whole sectors of each column, because memory reads a sector before a
+//          part of it is written. So the tile reads one sector of rows more than it stores, and the
+//          next tile reads these rows again, from L2.
 // Source   pytorch#194310 for the target speed; cumo#415, CCCL tuning_transform.cuh for bytes in
 //          flight.
 #include "copying.cuh"

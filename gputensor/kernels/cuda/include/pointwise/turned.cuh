@@ -5,8 +5,8 @@
 // and staged operands along y. A thread loads a square of each staged operand and `unit` units of
 // the other operands, all before the first use. It transposes the square in registers and stores
 // its columns as 16-byte cells. Cell c of column y is stored at c ^ (y / unit & 7), so there are no
-// bank conflicts on either side and no padding (tests/cuda/test_pointwise_compile.py). Elements
-// narrower than a cell's share of 16 bytes are widened.
+// bank conflicts on either side and no padding (tests/cuda/compile/test_pointwise_compile.py).
+// Elements narrower than a cell's share of 16 bytes are widened.
 #if !defined(GPUTENSOR_TURNED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_TURNED
 

@@ -1,0 +1,283 @@
+"""Short cuts on CUDA, by the emulator: they behave as the CPU's and share tables with them."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor import runtime
+from gputensor.dispatch import dispatcher
+
+from ...cuda.support import requires_emulator
+from ...harness import tier
+from .test_shortcuts import (
+    CALLS,
+    OPERATORS,
+    Handled,
+    Plain,
+    Program,
+    learnt,
+    outcome,
+    taken,
+    turned,
+    turned_on,
+)
+
+__all__ = ["turned_on"]  # a fixture
+pytestmark = [requires_emulator, pytest.mark.emulator]
+
+
+def ones(*sizes: int, **options: Any) -> Any:
+    return gt.ones(*sizes, device="cuda", **options)
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda a: a + a, "add.Tensor"), (lambda a: a - 1, "sub.Tensor"),
+        (lambda a: gt.mul(a, 2.5), "mul.Tensor"), (lambda a: a.exp(), "exp"),
+        (lambda a: -a, "neg"), (lambda a: a < a, "lt.Tensor"),
+        (lambda a: a.add_(ones(4)), "add_.Tensor"), (lambda a: a.mul_(2), "mul_.Tensor"),
+        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),
+        (lambda a: a.sum(), "sum"), (lambda a: a[1:].sum(), "sum"),
+        (lambda a: a.view(2, 2).amax(0), "amax"), (lambda a: a.mean((0,)), "mean.dim"),
+    ],
+)  # fmt: skip
+def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
+    a = ones(4)
+    call(a)
+    assert not taken(name)  # a shape that occurs once has no further cost
+    assert learnt(lambda: call(a), name) == 1
+    short = dispatcher.find(f"aten::{name}").table.short
+    (key,) = short
+    made = short[key]
+    assert made(gt.ones(4), gt.ones(4)) is None if type(key) is tuple else made(gt.ones(4)) is None
+    short[key] = lambda *operands: operands
+    assert call(a)[0] is not None
+
+
+def test_both_devices_have_theirs_for_one_geometry(turned_on: None) -> None:
+    a, b = gt.ones(4), ones(4)
+    for _ in range(4):
+        a + a, b + b
+    table = dispatcher.find("aten::add.Tensor").table
+    short = table.short[a._geometry, a._geometry]
+    on_cpu, on_cuda = short(a, a), short(b, b)
+    assert on_cpu.device.type == "cpu" and on_cpu.tolist() == [2] * 4
+    assert on_cuda.device == b.device and on_cuda.tolist() == [2] * 4
+    assert short(a, b) is None is short(b, a) and len(table.learners) == 2
+
+
+@pytest.mark.parametrize("name", ["contiguous", "clone"])
+def test_copies_of_a_layout_leave_one(turned_on: None, name: str) -> None:
+    x, y = gt.arange(24.0).view(2, 3, 4).to("cuda"), gt.arange(24.0).view(2, 3, 4)
+    for _ in range(4):
+        for at in (x, y):
+            made = getattr(at.permute(2, 0, 1), name)()
+            assert made.tolist() == y.permute(2, 0, 1).tolist() and made.device == at.device
+            assert made._version == 0 and made.data_ptr() != at.data_ptr()
+    table = dispatcher.find(f"aten::{name}").table
+    for at in (x, y):
+        turned = at.permute(2, 0, 1)
+        short = table.short[turned._geometry]
+        assert short(turned) is not None
+
+
+def test_empty_like_leaves_one_beside_that_of_the_cpu(turned_on: None) -> None:
+    x, y = gt.ones(2, 3), ones(2, 3)
+    for _ in range(4):
+        for at in (x, y):
+            made = gt.empty_like(at)
+            assert made.device == at.device and made.shape == at.shape and made._version == 0
+    short = dispatcher.find("aten::empty_like").table.short[y._geometry]
+    assert short(x).device == x.device and short(y).device == y.device
+    with gt.inference_mode():
+        assert short(y) is None and gt.empty_like(y).is_inference()
+
+
+def test_empty_is_on_the_device_that_is_current_or_named(turned_on: None) -> None:
+    if gt.cuda.device_count() < 2:
+        pytest.skip("one device")
+    for _ in range(4):
+        for index in (0, 1):
+            with gt.cuda.device(index):
+                made = [gt.empty((3,), device=at) for at in ("cuda", "cuda:0", "cuda:1")]
+                assert [x.device.index for x in made] == [index, 0, 1]
+                assert [x._storage._data.device_index for x in made] == [index, 0, 1]
+    short = dispatcher.find("aten::empty.memory_format").table.short
+    assert {key[2] for key in short} == {gt.device(at) for at in ("cuda", "cuda:0", "cuda:1")}
+
+
+@pytest.mark.parametrize(
+    "name, key",
+    [
+        ("empty.memory_format", "CUDA"), ("empty_like", "AutogradCUDA"), ("copy_", "CUDA"),
+        ("clone", "CUDA"), ("empty.memory_format", "BackendSelect"),
+    ],
+)  # fmt: skip
+def test_what_a_copy_jumps_over_takes_it_away(turned_on: None, name: str, key: str) -> None:
+    x = gt.arange(6.0).view(2, 3).to("cuda").t()
+    assert learnt(lambda: x.contiguous(), "contiguous")
+    seen = []
+
+    def mine(*args: Any, **kwargs: Any) -> Any:
+        seen.append(name)
+        raise RuntimeError("seen")
+
+    lib = gt.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lib.impl(name, mine, key)
+    try:
+        with pytest.raises(RuntimeError, match="seen"):
+            x.contiguous()
+    finally:
+        lib._destroy()
+    assert seen == [name] and learnt(lambda: x.contiguous(), "contiguous")
+
+
+def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
+    x, y = gt.arange(6.0).view(2, 3).to("cuda"), gt.arange(6.0).view(2, 3)
+    for _ in range(4):
+        for at in (x, y):
+            assert at.sum(0).tolist() == [3, 5, 7] and at.sum(1).tolist() == [3, 12]
+            assert at.sum((0,), True).shape == (1, 3) and at.sum().tolist() == 15
+            assert at.sum(0, dtype=gt.float64).dtype is gt.float64
+            assert at.sum().device == at.sum(0).device == at.device
+
+
+def test_operands_at_odd_addresses_go_the_long_way(turned_on: None) -> None:
+    a = gt.arange(9.0).to("cuda")
+    for part in (a[1:5], a[4:8], a[3:7]):
+        for _ in range(3):
+            assert (part + part).tolist() == [2 * x for x in part.tolist()]
+    short = dispatcher.find("aten::add.Tensor").table.short[part._geometry, part._geometry]
+    assert short(a[4:8], a[4:8]) is not None and short(a[1:5], a[4:8]) is None
+
+
+def test_work_goes_to_the_current_stream_and_memory_comes_from_it(turned_on: None) -> None:
+    side, a, b = gt.cuda.Stream(), ones(4), ones(4)
+    for _ in range(3):
+        a + b
+        a.add_(b)
+    gt.cuda.synchronize()
+    with gt.cuda.stream(side):
+        made = a + b
+        a.add_(b)
+        assert made._storage._data.block.stream.key == side.key
+    assert (a + b)._storage._data.block.stream.key == gt.cuda.current_stream().key != side.key
+    side.synchronize()
+    assert made.tolist() == [5] * 4 and a.tolist() == [5] * 4
+
+
+def test_the_device_of_the_operands_is_used_wherever_the_thread_is(turned_on: None) -> None:
+    if gt.cuda.device_count() < 2:
+        pytest.skip("one device")
+    a, b = ones(4), gt.ones(4, device="cuda:1")
+    for _ in range(4):
+        a + a, b + b, a.add_(1), b.add_(1)
+    for call in (lambda: a + b, lambda: b + a, lambda: a.add_(b)):
+        with pytest.raises(gt.GpuTensorError, match="all tensors must be on one device"):
+            call()
+    with gt.cuda.device(1):
+        assert (a + a).device == a.device and (b + b).device == b.device
+        assert a.add_(1).tolist() == [6] * 4 and b.add_(1).tolist() == [6] * 4
+
+
+def test_a_conjugate_is_none_of_its_geometry(turned_on: None) -> None:
+    a = gt.tensor([1 + 2j, 3j]).to("cuda")
+    for _ in range(3):
+        a + a
+        a * 2
+    for made in (a.conj() + a, a + a.conj()):
+        assert made.tolist() == [2, 0]
+    assert (a.conj() * 2).tolist() == [2 - 4j, -6j]
+
+
+def test_memory_is_counted_as_ever(turned_on: None) -> None:
+    a = ones(1000)
+    for _ in range(3):
+        a * 2
+    before = gt.cuda.memory_allocated()
+    count = gt.cuda.memory_stats()["allocation.all.allocated"]
+    made = a * 2
+    assert gt.cuda.memory_allocated() - before == 4096
+    assert gt.cuda.memory_stats()["allocation.all.allocated"] == count + 1
+    del made
+    assert gt.cuda.memory_allocated() == before
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+class OnCuda(Program):
+    backend = "CUDA"
+    calls = {
+        name: CALLS[name]
+        for name in (
+            "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
+            "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
+            "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
+        )
+    } | {
+        "a.clone()": lambda a, b: a.clone(),
+        "a.expand(3, 4).t().contiguous()": lambda a, b: a.expand(3, 4).t().contiguous(),
+        "empty(2)": lambda a, b: gt.empty((2,), device="cuda").shape,
+        "empty(2, device=a.device)": lambda a, b: gt.empty((2,), device=a.device).device,
+    }  # fmt: skip
+    operators = (*OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format")
+
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__(seed, steps)
+        with gt.inference_mode():
+            inference = ones(4)
+        base, leaf = gt.arange(8.0).to("cuda"), gt.arange(4.0).to("cuda").requires_grad_()
+        self.operands = {
+            "plain": gt.arange(4.0).to("cuda"), "other": ones(4) * 3, "grad": leaf,
+            "of grad": leaf * 1, "view": base[:4], "part": base[2:6], "view of grad": leaf.view(4),
+            "0-d": gt.tensor(2.0).to("cuda"), "ints": gt.arange(4).to("cuda"),
+            "inference": inference, "detached": leaf.detach(), "meta": gt.ones(4, device="meta"),
+            "conj": ones(4, dtype=gt.complex64).conj(), "rows": ones(3, 4), "cpu": gt.ones(4),
+            "cpu number": gt.tensor(3.0), "handled": ones(4).as_subclass(Handled),
+            "subclass": ones(4).as_subclass(Plain), "empty": ones(0),
+            "expanded": ones(1).expand(4), "half": ones(4).half(),
+        }  # fmt: skip
+
+    def _values(self, x: Any) -> str | None:
+        """Read the elements from memory without calling an operator, because modes and traces would
+        receive the call."""
+        if x.device.type != "cuda" or not x._geometry.numel:
+            return super()._values(x)
+        runtime.cuda().synchronize(x.device.index)
+        return repr(ctypes.string_at(x._storage._data.ptr, x._storage.nbytes()))
+
+
+@pytest.mark.parametrize("first", range(0, tier.pick(5, 25), 5))
+def test_no_call_differs_for_them(first: int) -> None:
+    for seed in range(first, first + tier.pick(2, 5)):
+        with turned(False):
+            expected = outcome(seed, OnCuda, 60)
+        with turned(True):
+            assert outcome(seed, OnCuda, 60) == expected, seed
+
+
+@pytest.mark.full
+def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Callable[..., Any]] = []
+    from gputensor._generated import short_forms
+
+    for name in ("unary", "binary", "with_number", "inplace", "inplace_number"):
+        form = f"cuda_{name}"
+        make = getattr(short_forms, form)
+        monkeypatch.setattr(
+            short_forms, form, lambda *of, make=make, **more: made.append(make) or make(*of, **more)
+        )
+    with turned(True):
+        for seed in range(12):
+            outcome(seed, OnCuda, 60)
+    assert len(set(made)) == 5
