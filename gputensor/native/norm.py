@@ -1,8 +1,8 @@
 """Normalisations to mean 0 and variance 1 over some dimensions, followed by a scale and a shift.
 
-On the CPU, they are loops of this family; on devices, they are composed of other operators. f16 and
-bf16 are computed in f32 and rounded once. If the input is f16 or bf16 and the weights are f32, the
-statistics are f32.
+On the CPU, they are loops of this family; on CUDA, kernels of norm.cu; on other devices, they are
+composed of other operators. f16 and bf16 are computed in f32 and rounded once. If the input is f16
+or bf16 and the weights are f32, the statistics are f32.
 
 Source: aten/src/ATen/native/layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
@@ -24,6 +24,7 @@ from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
+from ..structured.layers import norm_kernels
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
@@ -71,6 +72,10 @@ def native_layer_norm(
     if is_for_kernels(input):
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return _by_rows(input, rows, params, eps, layouts)
+    kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
+    if kernels is not None:
+        eps = real("norm", "eps", eps)
+        return norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
     dims, of = tuple(range(-len(wanted), 0)), layouts[1].dtype
     centered, mean, rstd = center(wide(input), dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
@@ -131,6 +136,13 @@ def native_layer_norm_backward(
         into = None if made is None else made._get_array().reshape(shape)
         inputs = (*given, *numbers)
         return kernel_gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
+    table = operators.native_layer_norm_backward.table
+    layout = (math.prod(sizes[:outer]), math.prod(wanted), 1, 1)
+    kernels = norm_kernels.launches(table, input, layout)
+    if kernels is not None:
+        return norm_kernels.rows_backward(
+            kernels, grad_out, input, mean, rstd, weight, wanted, of, output_mask
+        )
     mean, rstd = wide(mean), wide(rstd)
     normal = (wide(input) - mean) * rstd
 
@@ -189,6 +201,11 @@ def native_group_norm(
         if form is not formats.contiguous_format:
             made = calls.contiguous(made, form)
         return made, mean, rstd
+    kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
+    if kernels is not None:
+        eps = real("norm", "eps", eps)
+        made, mean, rstd = norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
+        return calls.contiguous(made, form), mean, rstd
     sizes, of = input._geometry.sizes, layouts[1].dtype
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = center(grouped, (2,), eps)
@@ -234,6 +251,13 @@ def native_group_norm_backward(
         inputs = (*arrays, *numbers)
         _, *others = kernel_gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
+    table = operators.native_group_norm_backward.table
+    kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
+    if kernels is not None:
+        made, *others = norm_kernels.rows_backward(
+            kernels, grad_out, input, mean, rstd, weight, (C,), of, output_mask
+        )
+        return None if made is None else calls.contiguous(made, form), others[0], others[1]
     grad = calls.reshape(wide(grad_out), (N, C, HxW))
     grouped = calls.reshape(wide(input), rows)
     rstd = calls.unsqueeze(wide(rstd), 2)
@@ -278,6 +302,13 @@ def native_batch_norm(
     if is_for_kernels(input):
         both = (running_mean, running_var)
         return _of_channels(input, weight, bias, both, training, momentum, eps, of, form)
+    table = operators.native_batch_norm.table
+    kernels = norm_kernels.launches(table, input, norm_kernels.channels_of(input, form))
+    if kernels is not None:
+        running = running_mean, running_var
+        return norm_kernels.channels(
+            kernels, input, weight, bias, running, training, momentum, eps, of, form
+        )
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     x = wide(input)
     if training:
@@ -404,6 +435,15 @@ def native_batch_norm_backward(
         into = None if made is None else _by_channels(made, form)
         return kernel_gradients(
             "channels_backward", inputs, made, into, (channels,), of, output_mask
+        )
+    layout, table = (
+        norm_kernels.channels_of(input, form),
+        operators.native_batch_norm_backward.table,
+    )
+    kernels = norm_kernels.launches(table, input, layout)
+    if kernels is not None:
+        return norm_kernels.channels_backward(
+            kernels, grad_out, input, mean, rstd, weight, train, eps, of, form, output_mask
         )
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     if train:

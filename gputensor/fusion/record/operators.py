@@ -100,10 +100,15 @@ _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
 
+# Positions of the arguments that an operator writes although its schema, which is PyTorch's, does
+# not declare it: the running statistics.
+_WRITTEN = {"aten::native_batch_norm": (3, 4)}
+
 
 def _below(table: Table) -> Callable[..., Any]:
     operator, schema = table.operator, table.signature.schema
     written = [n for n, a in enumerate(schema.arguments) if a.is_write]
+    written += _WRITTEN.get(operator.qualified_name, ())
     is_view = not written and any(r.aliases for r in (x.type for x in schema.returns))
     is_composite = (
         keys.CompositeImplicitAutograd in operator.kernels or operator.qualified_name in _IN_PARTS

@@ -160,21 +160,21 @@ class EmptyLaunch:
 
 class Queued:
     """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
-    variant. functions: its loaded function for each device."""
+    variant. functions: the loaded functions, by device and entry."""
 
     __slots__ = ("defines", "functions")
 
     def __init__(self, defines: dict[str, str]) -> None:
         self.defines: dict[str, str] = defines
-        self.functions: dict[int, Any] = {}
+        self.functions: dict[tuple[int, str], Any] = {}
 
     def launch(
         self, device_index: int, family: str, entry: str, blocks: int, params: bytes
     ) -> None:
-        cuda, function = chosen(), self.functions.get(device_index)
+        cuda, function = chosen(), self.functions.get((device_index, entry))
         if function is None:
             function = module.function(family, entry, self.defines, device_index)
-            self.functions[device_index] = function
+            self.functions[device_index, entry] = function
         stream = cuda.current_stream(device_index)
         cuda.launch(function, (blocks, 1, 1), (THREADS, 1, 1), 0, stream, params)
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
 from ...core.geometry import Sizes
 from ...runtime.device_limits import KNOWN
-from . import attention_launch, binding, copy_launch, module, variants
+from . import attention_launch, binding, copy_launch, module, norm_launch, variants
 
 Variant = tuple[str, str, variants.Defines]  # A variant is (text, entry, defines).
 
@@ -63,8 +63,9 @@ def everything() -> Iterator[Variant]:
     """Yield `copies`, `pointwise`, and all listed variants of the other families."""
     yield from copies()
     yield from pointwise()
-    for entry, defines in attention_launch.listed():
-        yield "attention", entry, defines
+    for text, launches in (("attention", attention_launch), ("norm", norm_launch)):
+        for entry, defines in launches.listed():
+            yield text, entry, defines
     for family in variants.FAMILIES:
         if family != "copy":
             for defines in variants.group(family):

@@ -39,7 +39,7 @@ _WHOLE = ("sums", "sums_real", "products")
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
 # Texts whose variants are built one by one and are in no list of this module.
-ALONE = (*COPIES, "attention")
+ALONE = (*COPIES, "attention", "norm")
 
 
 def arithmetic(of: dtype) -> str:

@@ -1,0 +1,412 @@
+// Normalisation of rows or channels to mean 0 and variance 1, then times a weight plus a bias; its
+// gradients                                                                          family: norm
+// Shapes   x (samples, channels, size), dense. A row is a group of channels of one sample. The
+//          parameters have one number per channel; the statistics one per row or per channel.
+// Types    scalar_t storage of x, its gradient and the result; acc_t (f32 for f16, bf16) for
+//          arithmetic, parameters and statistics. The result is rounded once.
+// Launch   one-dimensional, 256 threads. rows, rows_backward: 2^lane_bits threads of a warp, or the
+//          whole block, share a row; a row of at most lanes * 64 bytes of acc_t is read once.
+//          statistics, gradients: a block has 2^slot_bits adjacent channels of one segment; merge_*
+//          combine the segments. scaled, scaled_backward: 16 bytes per thread.
+// Order    fixed: lane l takes elements in ascending order, lanes are combined in pairs, segments
+//          in ascending order. The bits are equal on all runs and devices.
+// Numbers  two passes: the variance is the mean of the squared differences from the mean. Segments
+//          are merged by their means and sums of squares. A row with inf or NaN gives NaN.
+// Source   Chan, Golub and LeVeque, Updating formulae for computing sample variances, 1979.
+#include "math/arithmetic.cuh"
+#include "pointwise/contiguous.cuh"
+#include "lanes.cuh"
+
+constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in registers, as acc_t
+
+// norm_launch.py packs this struct. An operand that a kernel lacks is null.
+// mean, rstd: one entry per row or channel. A channel of a sample has the entry `sample *
+// sample_stats + channel / per_stat`. has_variance: `rstd` contains variances. count: the number of
+// elements of a row or channel. per_channel: of a channel in one sample. repeat: the number of rows
+// of a sample, or of channels, after which the parameters repeat. sums_of_grad, sums_of_product:
+// the gradients of bias and weight. parts: two results of each segment of a channel.
+template <class acc> struct norm_params {
+  char *x, *grad, *out;
+  acc *mean, *rstd;
+  const acc *weight, *bias;
+  acc *running_mean, *running_var;
+  acc *sums_of_grad, *sums_of_product, *parts;
+  f64 eps, momentum, unbiased;
+  divider per_channel, repeat;
+  u32 rows, count, channels, per_row, sample_stats, per_stat, lane_bits, slot_bits;
+  u32 segments, per_segment, numel, has_variance;
+};
+
+template <class acc> DEVICE acc reciprocal_root(acc variance, f64 eps) {
+  return (acc)1 / math_sqrt(variance + (acc)eps);
+}
+
+// One row of a block, and the packs of it that a lane reads.
+template <class scalar, class acc> struct norm_row {
+  static constexpr int PACK = 16 / sizeof(scalar);
+  u32 lane, lanes, row, count, first_channel;
+  bool is_there;
+
+  DEVICE norm_row(const norm_params<acc>& p) {
+    lanes = 1u << p.lane_bits;
+    lane = threadIdx.x & (lanes - 1);
+    row = blockIdx.x * (THREADS >> p.lane_bits) + (threadIdx.x >> p.lane_bits);
+    is_there = row < p.rows;
+    if (!is_there) row = 0;
+    count = is_there ? p.count : 0;
+    first_channel = (row - quotient_of(row, p.repeat) * p.repeat.size) * p.per_row;
+  }
+  DEVICE char* of(char* operand) const {
+    return operand + (u64)row * count * sizeof(scalar);
+  }
+  DEVICE u32 channel(const norm_params<acc>& p, u32 element) const {
+    return first_channel + quotient_of(element, p.per_channel);
+  }
+  // Pack k. Elements after the row's end are 0.
+  DEVICE void read(const char* data, bool is_aligned, u32 k, acc (&x)[PACK]) const {
+    if (is_aligned && (k + 1) * PACK <= count) {
+      const pack<scalar, PACK> loaded = load_pack<scalar, PACK>(data, k * PACK);
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) x[e] = cast<acc>(loaded.at[e]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+        const u32 c = k * PACK + e;
+        x[e] = c < count ? cast<acc>(load_one<scalar>(data, c)) : (acc)0;
+      }
+    }
+  }
+  DEVICE void write(char* data, bool is_aligned, u32 k, const acc (&x)[PACK]) const {
+    pack<scalar, PACK> made;
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) made.at[e] = cast<scalar>(x[e]);
+    if (is_aligned && (k + 1) * PACK <= count) {
+      store_pack<scalar, PACK>(data, k * PACK, made);
+    } else {
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+        if (k * PACK + e < count) store_one(data, k * PACK + e, made.at[e]);
+      }
+    }
+  }
+  // Call f(pack number, packs) for each pack of this lane. held: the packs of up to two operands,
+  // which stay in registers if is_held. Otherwise read(pack number, packs) reads them again.
+  template <int OPERANDS, int PACKS, class R, class F>
+  DEVICE void each(u32 whole, bool is_held, const acc (&held)[PACKS][OPERANDS][PACK],
+                   const R& read, const F& f) const {
+    if (is_held) {
+#pragma unroll
+      for (int k = 0; k < PACKS; ++k) f(lane + k * lanes, held[k]);
+    } else {
+      for (u32 k = lane; k < whole; k += lanes) {
+        acc packs[OPERANDS][PACK];
+        read(k, packs);
+        f(k, packs);
+      }
+    }
+  }
+};
+
+// The elements of one channel in one segment: thread `lane` takes every `lanes`-th.
+template <class acc> struct norm_channel {
+  u32 lane, lanes, apart, channel, segment, begin, end;
+  bool is_there;
+
+  DEVICE norm_channel(const norm_params<acc>& p) {
+    apart = 1u << p.slot_bits;
+    lanes = THREADS >> p.slot_bits;
+    lane = threadIdx.x >> p.slot_bits;
+    const u32 group = blockIdx.x / p.segments;
+    segment = blockIdx.x - group * p.segments;
+    channel = (group << p.slot_bits) + (threadIdx.x & (apart - 1));
+    is_there = channel < p.channels;
+    begin = segment * p.per_segment;
+    end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+    if (!is_there) end = begin, channel = 0;
+  }
+  // The index of an element of the channel, and its sample.
+  DEVICE u32 place(const norm_params<acc>& p, u32 element, u32& sample) const {
+    sample = quotient_of(element, p.per_channel);
+    const u32 at = element - sample * p.per_channel.size;
+    return (sample * p.channels + channel) * p.per_channel.size + at;
+  }
+};
+
+// The channels of adjacent elements of a dense operand.
+template <class acc> struct norm_walk {
+  u32 channel, left;
+
+  DEVICE norm_walk(const norm_params<acc>& p, u32 element) {
+    const u32 outer = quotient_of(element, p.per_channel);
+    channel = outer - quotient_of(outer, p.repeat) * p.repeat.size;
+    left = p.per_channel.size - (element - outer * p.per_channel.size);
+  }
+  DEVICE void next(const norm_params<acc>& p) {
+    if (--left) return;
+    left = p.per_channel.size;
+    channel = channel + 1 == p.repeat.size ? 0 : channel + 1;
+  }
+};
+
+template <class acc> DEVICE acc rstd_of(const norm_params<acc>& p, u32 at) {
+  return p.has_variance ? reciprocal_root(p.rstd[at], p.eps) : p.rstd[at];
+}
+
+// Store a channel's statistics, and mix them into the running ones. squares: the sum of squared
+// differences from the mean.
+template <class acc>
+DEVICE void finish_statistics(const norm_params<acc>& p, u32 channel, acc mean, acc squares) {
+  const acc variance = squares / (acc)p.count, kept = (acc)(1 - p.momentum);
+  p.mean[channel] = mean;
+  p.rstd[channel] = reciprocal_root(variance, p.eps);
+  const acc share = (acc)p.momentum;
+  if (p.running_mean) p.running_mean[channel] = p.running_mean[channel] * kept + mean * share;
+  if (p.running_var) {
+    p.running_var[channel] =
+        p.running_var[channel] * kept + variance * (acc)p.unbiased * share;
+  }
+}
+
+template <class acc>
+DEVICE void finish_gradients(const norm_params<acc>& p, u32 channel, acc grad, acc product) {
+  if (p.sums_of_grad) p.sums_of_grad[channel] = grad;
+  if (p.sums_of_product) p.sums_of_product[channel] = product;
+}
+
+// ---- body ----
+#include "defaults.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_params<acc_t> p) {
+  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
+  __shared__ acc_t shared[THREADS / 32];
+  const norm_row<scalar_t, acc_t> row(p);
+  char *x = row.of(p.x), *out = row.of(p.out);
+  const bool is_aligned = (((u64)x | (u64)out) & 15) == 0;
+  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
+  const auto read = [&](u32 k, acc_t(&packs)[1][PACK]) { row.read(x, is_aligned, k, packs[0]); };
+  const u32 whole = (p.count + PACK - 1) / PACK;
+  const bool is_held = whole <= row.lanes * PACKS;
+  acc_t held[PACKS][1][PACK], mean = 0, squares = 0;
+  if (is_held) {
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) read(row.lane + k * row.lanes, held[k]);
+  }
+  row.each(whole, is_held, held, read, [&](u32, const acc_t(&packs)[1][PACK]) {
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) mean += packs[0][e];
+  });
+  mean = across_lanes(mean, p.lane_bits, shared, sum_of) / (acc_t)p.count;
+  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[1][PACK]) {
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) {
+      const acc_t rest = packs[0][e] - mean;
+      if (k * PACK + e < row.count) squares += rest * rest;
+    }
+  });
+  const acc_t variance = across_lanes(squares, p.lane_bits, shared, sum_of) / (acc_t)p.count;
+  const acc_t rstd = reciprocal_root(variance, p.eps);
+  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[1][PACK]) {
+    acc_t made[PACK];
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) {
+      const u32 c = k * PACK + e < row.count ? row.channel(p, k * PACK + e) : 0;
+      made[e] = (packs[0][e] - mean) * rstd;
+      if (p.weight) made[e] *= p.weight[c];
+      if (p.bias) made[e] += p.bias[c];
+    }
+    row.write(out, is_aligned, k, made);
+  });
+  if (row.lane == 0 && row.is_there) {
+    p.mean[row.row] = mean;
+    p.rstd[row.row] = rstd;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    norm_rows_backward(const norm_params<acc_t> p) {
+  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
+  __shared__ acc_t shared[THREADS / 32];
+  const norm_row<scalar_t, acc_t> row(p);
+  char *x = row.of(p.x), *grad = row.of(p.grad), *out = row.of(p.out);
+  const bool is_aligned = (((u64)x | (u64)grad | (u64)out) & 15) == 0;
+  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
+  const acc_t mean = p.mean[row.row], rstd = p.rstd[row.row];
+  // Pack 0: the normalised elements. Pack 1: the gradient times the weight.
+  const auto read = [&](u32 k, acc_t(&packs)[2][PACK]) {
+    row.read(x, is_aligned, k, packs[0]);
+    row.read(grad, is_aligned, k, packs[1]);
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) {
+      const bool is_inside = k * PACK + e < row.count;
+      packs[0][e] = is_inside ? (packs[0][e] - mean) * rstd : (acc_t)0;
+      if (p.weight && is_inside) packs[1][e] *= p.weight[row.channel(p, k * PACK + e)];
+    }
+  };
+  const u32 whole = (p.count + PACK - 1) / PACK;
+  const bool is_held = whole <= row.lanes * PACKS;
+  acc_t held[PACKS][2][PACK], total = 0, product = 0;
+  if (is_held) {
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) read(row.lane + k * row.lanes, held[k]);
+  }
+  row.each(whole, is_held, held, read, [&](u32, const acc_t(&packs)[2][PACK]) {
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) {
+      total += packs[1][e];
+      product += packs[1][e] * packs[0][e];
+    }
+  });
+  total = across_lanes(total, p.lane_bits, shared, sum_of) / (acc_t)p.count;
+  product = across_lanes(product, p.lane_bits, shared, sum_of) / (acc_t)p.count;
+  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[2][PACK]) {
+    acc_t of_x[PACK];
+#pragma unroll
+    for (int e = 0; e < PACK; ++e) of_x[e] = (packs[1][e] - total - packs[0][e] * product) * rstd;
+    row.write(out, is_aligned, k, of_x);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) norm_statistics(const norm_params<acc_t> p) {
+  __shared__ acc_t shared[THREADS];
+  const norm_channel<acc_t> at(p);
+  const scalar_t* x = (const scalar_t*)p.x;
+  const acc_t count = (acc_t)(at.end - at.begin);
+  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
+  acc_t mean = 0, squares = 0;
+  u32 sample;
+#pragma unroll 4
+  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes)
+    mean += cast<acc_t>(x[at.place(p, k, sample)]);
+  mean = across_block(mean, at.lane, at.lanes, at.apart, shared, sum_of) / count;
+#pragma unroll 4
+  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes) {
+    const acc_t rest = cast<acc_t>(x[at.place(p, k, sample)]) - mean;
+    squares += rest * rest;
+  }
+  squares = across_block(squares, at.lane, at.lanes, at.apart, shared, sum_of);
+  if (at.lane || !at.is_there) return;
+  if (p.segments == 1) {
+    finish_statistics(p, at.channel, mean, squares);
+  } else {
+    acc_t* part = p.parts + ((u64)at.segment * p.channels + at.channel) * 2;
+    part[0] = mean, part[1] = squares;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    norm_merge_statistics(const norm_params<acc_t> p) {
+  const u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
+  if (channel >= p.channels) return;
+  acc_t mean = p.parts[channel * 2], squares = p.parts[channel * 2 + 1];
+  for (u32 k = 1; k < p.segments; ++k) {
+    const acc_t* part = p.parts + ((u64)k * p.channels + channel) * 2;
+    const u32 before = k * p.per_segment;
+    const u32 own = p.count - before < p.per_segment ? p.count - before : p.per_segment;
+    const acc_t share = (acc_t)own / (acc_t)(before + own), apart = part[0] - mean;
+    mean += apart * share;
+    squares += part[1] + apart * apart * ((acc_t)before * share);
+  }
+  finish_statistics(p, channel, mean, squares);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_params<acc_t> p) {
+  __shared__ acc_t shared[THREADS];
+  const norm_channel<acc_t> at(p);
+  const scalar_t *x = (const scalar_t*)p.x, *grad = (const scalar_t*)p.grad;
+  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
+  const u32 own = at.channel / p.per_stat;
+  acc_t mean = p.mean[own], rstd = rstd_of(p, own), total = 0, product = 0;
+  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes) {
+    u32 sample;
+    const u32 place = at.place(p, k, sample);
+    if (p.sample_stats) {
+      const u32 of = sample * p.sample_stats + own;
+      mean = p.mean[of], rstd = p.rstd[of];
+    }
+    const acc_t g = cast<acc_t>(grad[place]);
+    total += g;
+    product += g * ((cast<acc_t>(x[place]) - mean) * rstd);
+  }
+  total = across_block(total, at.lane, at.lanes, at.apart, shared, sum_of);
+  product = across_block(product, at.lane, at.lanes, at.apart, shared, sum_of);
+  if (at.lane || !at.is_there) return;
+  if (p.segments == 1) {
+    finish_gradients(p, at.channel, total, product);
+  } else {
+    acc_t* part = p.parts + ((u64)at.segment * p.channels + at.channel) * 2;
+    part[0] = total, part[1] = product;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    norm_merge_gradients(const norm_params<acc_t> p) {
+  const u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
+  if (channel >= p.channels) return;
+  acc_t total = 0, product = 0;
+  for (u32 k = 0; k < p.segments; ++k) {
+    const acc_t* part = p.parts + ((u64)k * p.channels + channel) * 2;
+    total += part[0], product += part[1];
+  }
+  finish_gradients(p, channel, total, product);
+}
+
+// An element is normalised by the statistics of its channel.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_scaled(const norm_params<acc_t> p) {
+  constexpr int PACK = 16 / sizeof(scalar_t);
+  const u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * PACK;
+  if (first >= p.numel) return;
+  const bool is_whole = (((u64)p.x | (u64)p.out) & 15) == 0 && p.numel - first >= PACK;
+  pack<scalar_t, PACK> x;
+  if (is_whole) x = load_pack<scalar_t, PACK>(p.x, first);
+  norm_walk<acc_t> walk(p, first);
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) {
+    if (!is_whole) {
+      if (first + e >= p.numel) break;
+      x.at[e] = load_one<scalar_t>(p.x, first + e);
+    }
+    const u32 c = walk.channel;
+    acc_t made = (cast<acc_t>(x.at[e]) - p.mean[c]) * rstd_of(p, c);
+    if (p.weight) made *= p.weight[c];
+    if (p.bias) made += p.bias[c];
+    x.at[e] = cast<scalar_t>(made);
+    if (!is_whole) store_one(p.out, first + e, x.at[e]);
+    walk.next(p);
+  }
+  if (is_whole) store_pack<scalar_t, PACK>(p.out, first, x);
+}
+
+// The gradient of an element. If statistics were computed from x, sums over its channel take part.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    norm_scaled_backward(const norm_params<acc_t> p) {
+  constexpr int PACK = 16 / sizeof(scalar_t);
+  const u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * PACK;
+  if (first >= p.numel) return;
+  const bool is_whole =
+      (((u64)p.x | (u64)p.grad | (u64)p.out) & 15) == 0 && p.numel - first >= PACK;
+  pack<scalar_t, PACK> x, grad;
+  if (is_whole) {
+    x = load_pack<scalar_t, PACK>(p.x, first);
+    grad = load_pack<scalar_t, PACK>(p.grad, first);
+  }
+  norm_walk<acc_t> walk(p, first);
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) {
+    if (!is_whole) {
+      if (first + e >= p.numel) break;
+      x.at[e] = load_one<scalar_t>(p.x, first + e);
+      grad.at[e] = load_one<scalar_t>(p.grad, first + e);
+    }
+    const u32 c = walk.channel;
+    const acc_t weight = p.weight ? p.weight[c] : (acc_t)1, rstd = rstd_of(p, c);
+    acc_t made = cast<acc_t>(grad.at[e]) * weight;
+    if (!p.has_variance) {
+      const acc_t normal = (cast<acc_t>(x.at[e]) - p.mean[c]) * rstd, by = weight / (acc_t)p.count;
+      made = made - p.sums_of_grad[c] * by - normal * (p.sums_of_product[c] * by);
+    }
+    x.at[e] = cast<scalar_t>(made * rstd);
+    if (!is_whole) store_one(p.out, first + e, x.at[e]);
+    walk.next(p);
+  }
+  if (is_whole) store_pack<scalar_t, PACK>(p.out, first, x);
+}

@@ -1,0 +1,137 @@
+"""Launches of layer, group and batch norm: blocks for rows, and for segments of channels.
+
+The number of segments depends only on the sizes, so the order of a sum is the same on every device
+and in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from struct import Struct
+
+from ...core.dtype import bfloat16, dtype, float16, float32, float64
+from . import launch, variants
+from .division import divider
+from .launch import THREADS
+from .softmax_launch import HELD_BYTES, lanes_of_dense
+
+DTYPES = (float32, float64, float16, bfloat16)
+ENTRIES = (
+    "norm_rows", "norm_rows_backward", "norm_statistics", "norm_merge_statistics",
+    "norm_gradients", "norm_merge_gradients", "norm_scaled", "norm_scaled_backward",
+)  # fmt: skip
+# A segment of a channel has at least this number of elements for each thread.
+PER_LANE = 64
+# A block has adjacent channels if a channel of a sample has fewer elements than this.
+NARROW = 8
+_OPERANDS = (
+    "x", "grad", "out", "mean", "rstd", "weight", "bias", "running_mean", "running_var",
+    "sums_of_grad", "sums_of_product", "parts",
+)  # fmt: skip
+_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I12I")
+
+
+class Norm(launch.Queued):
+    """The launches for x (samples, channels, size), which is dense.
+
+    groups: the number of rows of a sample, for statistics of rows; 0 for statistics of channels.
+    Operands of the methods are addresses, by the names of `norm_params` in norm.cu.
+    """
+
+    __slots__ = (
+        "rows", "row_count", "count", "channels", "numel", "row_blocks", "channel_blocks",
+        "element_blocks", "segments", "dividers", "tail",
+    )  # fmt: skip
+
+    def __init__(self, of: dtype, samples: int, channels: int, size: int, groups: int = 0) -> None:
+        super().__init__(define(of))
+        self.rows, self.channels, self.count = samples * groups, channels, samples * size
+        self.numel = numel = samples * channels * size
+        self.row_count = numel // self.rows if groups else 0
+        pack = launch.PACK_BYTES // of.itemsize
+        lane_bits = lanes_of_dense(self.row_count, pack, HELD_BYTES // max(of.itemsize, 4))
+        self.row_blocks = launch.blocks_for(self.rows, THREADS >> lane_bits)
+        adjacent = min(launch.bits_for(channels), launch.bits_for(launch.ADJACENT))
+        slot_bits = adjacent if size < NARROW else 0
+        blocks, lanes = launch.blocks_for(channels, 1 << slot_bits), THREADS >> slot_bits
+        segments = max(1, min(launch.MOST_BLOCKS // blocks, int(self.count / (PER_LANE * lanes))))
+        per_segment = launch.blocks_for(self.count, segments)
+        self.segments: int = launch.blocks_for(self.count, per_segment)
+        self.channel_blocks = blocks * self.segments
+        self.element_blocks = launch.blocks_for(numel, THREADS * pack)
+        per_row = channels // (groups or channels)
+        self.dividers: tuple[int, ...] = (*divider(size), *divider(groups or channels))
+        self.tail: tuple[int, ...] = (
+            channels, per_row, groups, per_row, lane_bits, slot_bits, self.segments, per_segment,
+            numel,
+        )  # fmt: skip
+
+    def is_taken(self) -> bool:
+        """Return True if the kernels' indices have enough bits for these sizes."""
+        return 0 < self.numel < 1 << 31
+
+    def normalize_rows(self, device_index: int, eps: float, **operands: int) -> None:
+        """Write `out`, `mean` and `rstd`."""
+        params = self._params(operands, self.row_count, eps)
+        self._queue(device_index, "norm_rows", self.row_blocks, params)
+
+    def rows_gradient(self, device_index: int, **operands: int) -> None:
+        """Write `out`, the gradient of x, if statistics are those of rows."""
+        params = self._params(operands, self.row_count)
+        self._queue(device_index, "norm_rows_backward", self.row_blocks, params)
+
+    def statistics(self, device_index: int, eps: float, momentum: float, **operands: int) -> None:
+        """Write `mean` and `rstd` of channels, and update running_mean and running_var."""
+        params = self._params(operands, self.count, eps, momentum)
+        self._over_channels(device_index, "statistics", params)
+
+    def gradients(
+        self, device_index: int, eps: float = 0.0, has_variance: bool = False, **operands: int
+    ) -> None:
+        """Write sums_of_grad and sums_of_product, the gradients of bias and weight."""
+        params = self._params(operands, self.count, eps, has_variance=has_variance)
+        self._over_channels(device_index, "gradients", params)
+
+    def scale(self, device_index: int, eps: float, has_variance: bool, **operands: int) -> None:
+        """Write `out` from the statistics of channels."""
+        params = self._params(operands, self.count, eps, has_variance=has_variance)
+        self._queue(device_index, "norm_scaled", self.element_blocks, params)
+
+    def scale_gradient(
+        self, device_index: int, eps: float, has_variance: bool, **operands: int
+    ) -> None:
+        """Write `out`, the gradient of x, if statistics are those of channels. If x has determined
+        them, sums_of_grad and sums_of_product are needed."""
+        params = self._params(operands, self.count, eps, has_variance=has_variance)
+        self._queue(device_index, "norm_scaled_backward", self.element_blocks, params)
+
+    def parts(self) -> int:
+        """Return the number of elements of the operand `parts`; 0 if it is not needed."""
+        return 0 if self.segments == 1 else 2 * self.segments * self.channels
+
+    def _params(
+        self, operands: dict[str, int], count: int, eps: float = 0.0, momentum: float = 0.0,
+        has_variance: bool = False,
+    ) -> bytes:  # fmt: skip
+        unbiased = self.count / (self.count - 1) if self.count > 1 else math.nan
+        return _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS]) + _NUMBERS.pack(
+            eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance
+        )
+
+    def _over_channels(self, device_index: int, name: str, params: bytes) -> None:
+        self._queue(device_index, f"norm_{name}", self.channel_blocks, params)
+        if self.segments > 1:
+            blocks = launch.blocks_for(self.channels, THREADS)
+            self._queue(device_index, f"norm_merge_{name}", blocks, params)
+
+    def _queue(self, device_index: int, entry: str, blocks: int, params: bytes) -> None:
+        self.launch(device_index, "norm", entry, blocks, params)
+
+
+def define(of: dtype) -> variants.Defines:
+    return {"SCALAR": variants.storage(of)}
+
+
+def listed() -> list[tuple[str, variants.Defines]]:
+    """Return all entries of the kernels with their variants."""
+    return [(entry, define(of)) for entry in ENTRIES for of in DTYPES]

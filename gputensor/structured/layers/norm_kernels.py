@@ -1,0 +1,195 @@
+"""Layer, group and batch norm by the CUDA kernels of kernels/cuda/norm.cu: operands and results.
+
+The kernels see an input as (samples, channels, size), which is dense. Parameters and statistics
+have the dtype of the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..._generated import calls
+from ...core import memory_format as formats
+from ...core.dtype import dtype
+from ...core.geometry import Geometry, contiguous_geometry
+from ...dispatch.operator import Table
+from ...kernels import stub
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .precision import FLOAT, HALVES, cast
+
+Three = tuple[Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+# Samples, channels, elements of a channel in a sample, and groups of channels with statistics of
+# their own in each sample. 0 groups: the statistics belong to channels.
+Layout = tuple[int, int, int, int]
+
+
+def channels_of(x: Tensor, form: Any) -> Layout:
+    """Return the layout for batch norm. In channels_last format, each pixel is a sample."""
+    samples, channels, *rest = x._geometry.sizes
+    size = math.prod(rest)
+    if form is not formats.contiguous_format:
+        samples, size = samples * size, 1
+    return samples, channels, size, 0
+
+
+def launches(table: Table, x: Tensor, layout: Layout) -> Any:
+    """Return the launches of the kernels for an input of this layout, or None if the kernels do not
+    support it. The table stores them."""
+    if x._device.type != "cuda" or not 0 < x._geometry.numel < 1 << 31:
+        return None
+    key = (launches, x._geometry.dtype, layout)
+    found = table.plans.get(key)
+    return found or table.remember(key, stub.cuda("norm").Norm(x._geometry.dtype, *layout))
+
+
+# --- statistics of rows ---------------------------------------------------------------------------
+
+
+def rows(
+    kernels: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
+    layouts: tuple[Geometry, Geometry],
+) -> Three:  # fmt: skip
+    """Return the normalised input, the means and the reciprocal standard deviations. kernels: from
+    `launches`. layouts: of the result and of the statistics."""
+    x = calls.contiguous(input)
+    weight, bias = _numbers(weight, x), _numbers(bias, x)
+    made, kept = allocate(layouts[0], x._device), layouts[1]
+    mean, rstd = _empty(x, kept.sizes), _empty(x, kept.sizes)
+    kernels.normalize_rows(
+        x._device.index, eps, x=x._address(), out=made._address(), mean=mean._address(),
+        rstd=rstd._address(), weight=_address(weight), bias=_address(bias),
+    )  # fmt: skip
+    return made, cast(mean, kept.dtype), cast(rstd, kept.dtype)
+
+
+def rows_backward(
+    kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any,
+) -> Gradients:  # fmt: skip
+    """Return the requested gradients of input, weight and bias. sizes, of: of the parameters."""
+    x, grad = calls.contiguous(input), calls.contiguous(grad_out)
+    numbers = [_numbers(y, x) for y in (mean, rstd, weight)]
+    names = ("mean", "rstd", "weight")
+    given = {name: _address(y) for name, y in zip(names, numbers)}
+    given |= {"x": x._address(), "grad": grad._address()}
+    made = None
+    if mask[0]:
+        made = _empty_as(x)
+        kernels.rows_gradient(x._device.index, out=made._address(), **given)
+    sums = _sums(kernels, x, mask[1:], given)
+    return (made, *_parameters(sums, sizes, of, mask))
+
+
+# --- statistics of channels -----------------------------------------------------------------------
+
+
+def channels(
+    kernels: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running: tuple[Tensor | None, Tensor | None], training: bool, momentum: float, eps: float,
+    of: dtype, form: Any,
+) -> Three:  # fmt: skip
+    """Compute native_batch_norm. In training, the running statistics are updated."""
+    x = calls.contiguous(input, form)
+    index = x._device.index
+    weight, bias, *kept = [_numbers(y, x) for y in (weight, bias, *running)]
+    given = {"x": x._address(), "weight": _address(weight), "bias": _address(bias)}
+    made = _empty_as(x)
+    if not training:
+        mean, rstd = kept
+        saved = (0,)
+    else:
+        saved = input._geometry.sizes[1:2]
+        mean, rstd = _empty(x, saved), _empty(x, saved)
+        parts = _parts(kernels, x)
+        kernels.statistics(
+            index, eps, momentum, x=given["x"], mean=_address(mean), rstd=_address(rstd),
+            running_mean=_address(kept[0]), running_var=_address(kept[1]), parts=_address(parts),
+        )  # fmt: skip
+        for old, new in zip(running, kept):
+            if old is not None and new is not old:
+                calls.copy_(old, new)
+    given |= {"mean": _address(mean), "rstd": _address(rstd), "out": made._address()}
+    kernels.scale(index, eps, not training, **given)
+    if not training:
+        return made, _empty(x, (0,), of), _empty(x, (0,), of)
+    return made, cast(mean, of), cast(rstd, of)
+
+
+def channels_backward(
+    kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any,
+) -> Gradients:  # fmt: skip
+    """Return the requested gradients of input, weight and bias. rstd: variances, unless `train`."""
+    x, grad = calls.contiguous(input, form), calls.contiguous(grad_out, form)
+    numbers = [_numbers(y, x) for y in (mean, rstd, weight)]
+    given = {name: _address(y) for name, y in zip(("mean", "rstd", "weight"), numbers)}
+    given |= {"x": x._address(), "grad": grad._address()}
+    is_summed = train and mask[0]
+    wanted = (mask[1] or is_summed, mask[2] or is_summed)
+    sums = _sums(kernels, x, wanted, given, eps, not train)
+    made = None
+    if mask[0]:
+        made = _empty_as(x)
+        given |= {"sums_of_product": _address(sums[0]), "sums_of_grad": _address(sums[1])}
+        kernels.scale_gradient(x._device.index, eps, not train, out=made._address(), **given)
+    return (made, *_parameters(sums, x._geometry.sizes[1:2], of, mask))
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def _numbers(x: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return a parameter or a statistic as contiguous numbers of the arithmetic's dtype."""
+    return None if x is None else calls.contiguous(cast(x, _compute(like)))
+
+
+def _compute(x: Tensor) -> dtype:
+    return FLOAT if x._geometry.dtype in HALVES else x._geometry.dtype
+
+
+def _address(x: Tensor | None) -> int:
+    return 0 if x is None else x._address()
+
+
+def _empty(like: Tensor, sizes: Any, of: dtype | None = None) -> Tensor:
+    return allocate(contiguous_geometry(tuple(sizes), of or _compute(like)), like._device)
+
+
+def _empty_as(x: Tensor) -> Tensor:
+    return allocate(x._geometry, x._device)
+
+
+def _parts(kernels: Any, x: Tensor) -> Tensor | None:
+    """Return memory for the results of segments, or None if there is one segment."""
+    count = kernels.parts()
+    return _empty(x, (count,)) if count else None
+
+
+def _sums(
+    kernels: Any, x: Tensor, wanted: Any, given: dict[str, int], eps: float = 0.0,
+    has_variance: bool = False,
+) -> list[Tensor | None]:  # fmt: skip
+    """Return sums over each channel: of the gradient times the normalised element, and of the
+    gradient. wanted: whether each is wanted."""
+    sums = [_empty(x, (kernels.channels,)) if is_wanted else None for is_wanted in wanted]
+    if any(wanted):
+        parts = _parts(kernels, x)
+        kernels.gradients(
+            x._device.index, eps, has_variance, parts=_address(parts),
+            sums_of_product=_address(sums[0]), sums_of_grad=_address(sums[1]), **given,
+        )  # fmt: skip
+    return sums
+
+
+def _parameters(
+    sums: list[Tensor | None], sizes: tuple[int, ...], of: dtype, mask: Any
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of weight and bias."""
+    product, total = [
+        cast(calls.view(x, sizes), of) if is_wanted and x is not None else None
+        for x, is_wanted in zip(sums, mask[1:])
+    ]
+    return product, total

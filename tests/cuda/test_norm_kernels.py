@@ -1,0 +1,219 @@
+"""Layer, group and batch norm by norm.cu: against the CPU's loops, and compiled by NVRTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core.dtype import bfloat16, dtype, float16, float32, float64
+from gputensor.dispatch import dispatcher
+from gputensor.kernels.cuda import launch, module, norm_launch, variants
+from gputensor.runtime.emulator import settings
+from tests.harness import tier
+from tests.harness.launches import launched_kernels, on_emulator  # noqa: F401
+
+from .support import requires_emulator
+from .test_compile import ARCHITECTURES, OPTIONS, nvrtc, requires_nvrtc
+
+F = gt.nn.functional
+TOLERANCE = {float32: 4e-6, float64: 1e-13, float16: 4e-3, bfloat16: 3e-2}
+Call = Callable[..., Any]
+
+
+def _layer(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return F.layer_norm(x, w.shape, w, b)
+
+
+def _plain(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return F.layer_norm(x, w.shape)
+
+
+def _group(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return F.group_norm(x, 2, w, b)
+
+
+def _batch(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return gt.native_batch_norm(x, w, b, *kept, True, 0.3, 1e-5)[0]
+
+
+def _given(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return F.batch_norm(x, *kept, w, b, False)
+
+
+# name: (call, input's sizes, sizes of the parameters, a memory format). Rows of a part of a warp,
+# of a warp and of a block; rows that are read again in each pass; pieces of 16 bytes and odd sizes;
+# adjacent channels, and channels of one element or of many.
+CASES: dict[str, tuple[Call, tuple[int, ...], tuple[int, ...], str]] = {
+    "short rows": (_layer, (70, 5), (5,), ""),
+    "rows of a warp": (_layer, (3, 4, 96), (96,), ""),
+    "rows of several dimensions": (_layer, (6, 3, 40), (3, 40), ""),
+    "rows of a block": (_plain, (2, 1500), (1500,), ""),
+    "long rows": (_layer, (2, 9001), (9001,), ""),
+    "one element": (_plain, (1, 1), (1,), ""),
+    "transposed rows": (lambda x, w, b, kept: _layer(x.t(), w, b, kept), (24, 7), (24,), ""),
+    "groups": (_group, (3, 4, 2, 3), (4,), ""),
+    "large groups": (_group, (1, 6, 30, 31), (6,), ""),
+    "groups of pixels": (_group, (2, 4, 3, 5), (4,), "channels_last"),
+    "columns": (_batch, (50, 37), (37,), ""),
+    "images": (_batch, (3, 5, 6, 7), (5,), ""),
+    "pixels": (_batch, (3, 5, 6, 7), (5,), "channels_last"),
+    "one sample": (_batch, (1, 3, 1, 1), (3,), ""),
+    "images in eval": (_given, (3, 5, 6, 7), (5,), ""),
+    "pixels in eval": (_given, (3, 5, 6, 7), (5,), "channels_last"),
+}
+
+
+def _results(name: str, of: dtype, device: str, begin: int = 0) -> list[Any]:
+    call, sizes, of_parameters, form = CASES[name]
+    rng = np.random.default_rng(5)
+
+    def made(sizes: tuple[int, ...], low: float = -2.0) -> Any:
+        values = gt.from_numpy(rng.uniform(low, 2.0, sizes)).to(of).to(device)
+        flat = gt.zeros(values.numel() + begin, dtype=of, device=device)
+        return flat[begin:].reshape(sizes).copy_(values)
+
+    x, w, b = (made(s).requires_grad_() for s in (sizes, of_parameters, of_parameters))
+    kept = made(of_parameters), made(of_parameters, 0.5)
+    used = x.contiguous(memory_format=getattr(gt, form)) if form else x
+    y = call(used, w, b, kept)
+    y.backward(made(tuple(y.shape)))
+    return [y.detach(), x.grad, w.grad, b.grad, *kept]
+
+
+def _assert_equal(name: str, of: dtype, begin: int = 0) -> None:
+    for mine, theirs in zip(_results(name, of, "cuda", begin), _results(name, of, "cpu", begin)):
+        if theirs is None:
+            assert mine is None
+            continue
+        assert (mine.dtype, mine.shape, mine.stride()) == (
+            theirs.dtype,
+            theirs.shape,
+            theirs.stride(),
+        )
+        a, b = (x.cpu().to(float64).numpy() for x in (mine, theirs))
+        bound = TOLERANCE[of] * max(1.0, np.nanmax(np.abs(b), initial=0.0))
+        np.testing.assert_allclose(a, b, rtol=0, atol=bound)
+
+
+@requires_emulator
+@pytest.mark.parametrize("of", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_results_and_gradients_equal_the_cpu(name: str, of: dtype) -> None:
+    _assert_equal(name, of)
+
+
+@requires_emulator
+@pytest.mark.parametrize("name", ["rows of a warp", "images", "images in eval", "long rows"])
+def test_memory_that_is_not_aligned(name: str) -> None:
+    _assert_equal(name, float16, 1)
+
+
+@requires_emulator
+@pytest.mark.parametrize("name", tier.pick(["images"], [n for n in CASES if "eval" not in n]))
+def test_channels_in_segments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm_launch, "PER_LANE", 1 / 64)  # a segment has 4 elements or fewer
+    dispatcher.forget_plans()
+    try:
+        _assert_equal(name, float32)
+    finally:
+        dispatcher.forget_plans()
+
+
+@on_emulator
+@pytest.mark.full
+@pytest.mark.parametrize("name", CASES)
+def test_the_emulator_finds_no_fault(name: str) -> None:
+    """Races, reads of memory that was not written, accesses outside of allocations."""
+    for schedule in ("forward", "random"):
+        with settings.emulator_settings(sanitize="all", schedule=schedule, seed=3):
+            module.clear()
+            _results(name, float32, "cuda")
+    module.clear()
+
+
+@on_emulator
+@pytest.mark.parametrize("name, forward, backward", [
+    ("rows of a warp", ["norm_rows"], ["norm_rows_backward", "norm_gradients"]),
+    ("groups", ["norm_rows"], ["norm_rows_backward", "norm_gradients"]),
+    ("images", ["norm_statistics", "norm_scaled"], ["norm_gradients", "norm_scaled_backward"]),
+    ("images in eval", ["norm_scaled"], ["norm_gradients", "norm_scaled_backward"]),
+])  # fmt: skip
+def test_launches(
+    name: str, forward: list[str], backward: list[str], request: pytest.FixtureRequest
+) -> None:
+    call, sizes, of_parameters, _ = CASES[name]
+    x = gt.ones(sizes, device="cuda").requires_grad_()
+    w, b = (gt.ones(of_parameters, device="cuda").requires_grad_() for _ in range(2))
+    kept = gt.zeros(of_parameters, device="cuda"), gt.ones(of_parameters, device="cuda")
+    grad = gt.ones(sizes, device="cuda")
+    call(x, w, b, kept).backward(grad)  # compiles
+    launched = request.getfixturevalue("launched")
+    launched.clear()
+    y = call(x, w, b, kept)
+    assert launched == forward
+    launched.clear()
+    gt.autograd.grad(y, (x, w, b), grad)
+    assert launched == backward
+
+
+@requires_emulator
+def test_statistics_of_f32_beside_f16() -> None:
+    x = gt.randn(4, 8).to(float16)
+    w = gt.ones(8)
+    on_cpu = gt.native_layer_norm(x, (8,), w, w, 1e-5)
+    on_cuda = gt.native_layer_norm(x.cuda(), (8,), w.cuda(), w.cuda(), 1e-5)
+    for mine, theirs in zip(on_cuda, on_cpu):
+        assert mine.dtype is theirs.dtype
+        np.testing.assert_allclose(mine.cpu().float().numpy(), theirs.float().numpy(), atol=4e-3)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=requires_emulator)])
+def test_a_pending_chain_reads_running_statistics_before_they_change(device: str) -> None:
+    """The schema does not declare that batch norm writes them, so the chain would run too late."""
+
+    @gt.fuse
+    def call(x: Any, mean: Any, var: Any) -> Any:
+        before = (mean * 2 + 1) * 3
+        return before, F.batch_norm(x, mean, var, training=True)
+
+    for _ in range(4):
+        x = gt.ones(4, 8192, device=device)
+        mean, var = gt.zeros(8192, device=device), gt.ones(8192, device=device)
+        before, _ = call(x, mean, var)
+        assert bool((before == 3).all())
+
+
+# --- launches and compiled kernels ----------------------------------------------------------------
+
+
+def test_segments_depend_on_sizes_alone() -> None:
+    made = norm_launch.Norm(float32, 64, 64, 56 * 56)
+    assert made.segments == min(launch.MOST_BLOCKS // 64, 64 * 56 * 56 // (64 * 256))
+    assert made.channel_blocks == 64 * made.segments and made.parts() == 2 * 64 * made.segments
+    few = norm_launch.Norm(float32, 8, 1000, 1)
+    assert (few.segments, few.channel_blocks, few.parts()) == (1, -(-1000 // 32), 0)
+
+
+@pytest.mark.full
+@requires_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", *ARCHITECTURES])
+@pytest.mark.parametrize("of", norm_launch.DTYPES, ids=str)
+def test_variants_compile_without_spills(of: dtype, arch: str) -> None:
+    if int(arch[3:]) not in nvrtc.getSupportedArchs():
+        pytest.skip(f"this NVRTC, {nvrtc.getVersion()}, does not know {arch}")
+    defines: variants.Defines = norm_launch.define(of)
+    options = [*OPTIONS, f"-arch={arch}", *(f"-D{k}={v}" for k, v in defines.items())]
+    made = nvrtc.createProgram(module.text("norm"), "norm.cu", (), ())
+    nvrtc.compileProgram(made, tuple(options))
+    log = nvrtc.getProgramLog(made)
+    nvrtc.destroyProgram(made)
+    entries = log.split("Compiling entry function")[1:]
+    names = {re.search(r"'(\w+)'", text)[1] for text in entries}
+    assert names == set(norm_launch.ENTRIES)
+    for text in entries:
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in text
