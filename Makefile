@@ -83,9 +83,8 @@ oracle: $(VENV)/.oracle
 	@$(call pytest,full,-m oracle)
 
 nvrtc: $(VENV)/.nvrtc
-	@$(call pytest,full,$(patsubst %,tests/cuda/%.py,compile/test_compile compile/test_chain_compile \
-	  compile/test_copy_compile compile/test_pointwise_compile runtime/test_runtime_cuda \
-	  test_kernel_on_cupy emulator/test_samples emulator/test_emulator_coverage))
+	@$(call pytest,full,$(patsubst %,tests/cuda/%,compile runtime/test_runtime_cuda.py \
+	  test_kernel_on_cupy.py emulator/test_samples.py emulator/test_emulator_coverage.py))
 
 sanitize: $(VENV)/.test
 	@for name in $(SANITIZERS); do $(bin)/python -m tests.sanitize $$name || exit 1; done

@@ -1,8 +1,7 @@
-"""Layer, group and batch norm by norm.cu: against the CPU's loops, and compiled by NVRTC."""
+"""Layer, group and batch norm by norm.cu, against the CPU's loops, and their launches."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +11,12 @@ import pytest
 import gputensor as gt
 from gputensor.core.dtype import bfloat16, dtype, float16, float32, float64
 from gputensor.dispatch import dispatcher
-from gputensor.kernels.cuda import launch, module, norm_launch, variants
+from gputensor.kernels.cuda import launch, module, norm_launch
 from gputensor.runtime.emulator import settings
 from tests.harness import tier
 from tests.harness.launches import launched_kernels, on_emulator  # noqa: F401
 
-from .support import requires_emulator
-from .test_compile import ARCHITECTURES, OPTIONS, nvrtc, requires_nvrtc
+from ..support import requires_emulator
 
 F = gt.nn.functional
 TOLERANCE = {float32: 4e-6, float64: 1e-13, float16: 4e-3, bfloat16: 3e-2}
@@ -188,32 +186,9 @@ def test_a_pending_chain_reads_running_statistics_before_they_change(device: str
         assert bool((before == 3).all())
 
 
-# --- launches and compiled kernels ----------------------------------------------------------------
-
-
 def test_segments_depend_on_sizes_alone() -> None:
     made = norm_launch.Norm(float32, 64, 64, 56 * 56)
     assert made.segments == min(launch.MOST_BLOCKS // 64, 64 * 56 * 56 // (64 * 256))
     assert made.channel_blocks == 64 * made.segments and made.parts() == 2 * 64 * made.segments
     few = norm_launch.Norm(float32, 8, 1000, 1)
     assert (few.segments, few.channel_blocks, few.parts()) == (1, -(-1000 // 32), 0)
-
-
-@pytest.mark.full
-@requires_nvrtc
-@pytest.mark.parametrize("arch", ["sm_80", *ARCHITECTURES])
-@pytest.mark.parametrize("of", norm_launch.DTYPES, ids=str)
-def test_variants_compile_without_spills(of: dtype, arch: str) -> None:
-    if int(arch[3:]) not in nvrtc.getSupportedArchs():
-        pytest.skip(f"this NVRTC, {nvrtc.getVersion()}, does not know {arch}")
-    defines: variants.Defines = norm_launch.define(of)
-    options = [*OPTIONS, f"-arch={arch}", *(f"-D{k}={v}" for k, v in defines.items())]
-    made = nvrtc.createProgram(module.text("norm"), "norm.cu", (), ())
-    nvrtc.compileProgram(made, tuple(options))
-    log = nvrtc.getProgramLog(made)
-    nvrtc.destroyProgram(made)
-    entries = log.split("Compiling entry function")[1:]
-    names = {re.search(r"'(\w+)'", text)[1] for text in entries}
-    assert names == set(norm_launch.ENTRIES)
-    for text in entries:
-        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in text
