@@ -163,7 +163,7 @@ def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
     try:
         made = on_meta()
-    except Exception:  # the size depends on values, and is at most that of the operands
+    except Exception:  # the result's size depends on values, and is at most the operands' size
         return False
     results = made if isinstance(made, (tuple, list)) else [made]
     count = sum(x.numel() for x in results if hasattr(x, "numel"))
@@ -312,8 +312,7 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the seconds that one call of each library takes in
-    total."""
+    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S

@@ -66,7 +66,7 @@ class Line(str):
             words.append(part)
         last = opened + " ".join(words)
         text = last.removesuffix(self.tail)
-        # the tail gets a line of its own only if the text before it then fits into a line
+        # put the tail on a line of its own if only the tail makes the last line too long
         ends_apart = len(text) <= WIDTH < len(last)
         return [*lines, *([text, margin + self.tail] if ends_apart else [last])]
 

@@ -241,7 +241,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the sum of the times of one call of each side."""
+    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:

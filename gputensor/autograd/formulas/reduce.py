@@ -199,8 +199,8 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """Return the gradient of x1 or of x2, whose batches may be broadcast. A loop computes it,
-    unless it is differentiated itself."""
+    """Return the gradient of x1 or of x2, whose batches may be broadcast. One loop computes the
+    gradient if no graph is recorded for it; otherwise differentiable operators compute it."""
     if is_second:
         grad, x1, x2, result = grad.mT, x2, x1, result.mT
     if grad_mode.get() != DEFAULT:
