@@ -59,7 +59,7 @@ class Built:
 
 
 def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
-    """Return the call for gputensor or PyTorch, with operands that belong only to it."""
+    """Return the call for gputensor or PyTorch, with operands that no other call uses."""
 
     def owned(name: str, array: Any) -> Any:
         if isinstance(array, int):
@@ -254,7 +254,7 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
 
 
 def effective_capability() -> str:
-    """Return the CPU capability of gputensor's kernels, or `default` if it does not choose one."""
+    """Return the CPU capability of gputensor's kernels; `default` for versions without a choice."""
     cpu = getattr(getattr(gt, "backends", None), "cpu", None)
     get = getattr(cpu, "get_cpu_capability", None)
     return "default" if get is None else str(get()).lower()

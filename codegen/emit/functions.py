@@ -225,7 +225,7 @@ def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
 
 
 def _by_numpy_names(it: Public) -> list[str]:
-    """Return lines that assign arguments passed under NumPy's names to our names."""
+    """Return lines that read arguments under NumPy's names and assign them to our names."""
     listed = _own_parameters(it)
     names = numpy_names(listed)
     lines = []

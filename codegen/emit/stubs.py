@@ -67,8 +67,8 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """Return stubs of public functions. module: "linalg" or similar, for its functions with short
-    names."""
+    """Return stubs of public functions. module: "linalg" or similar, for the functions of that
+    module with their short names."""
     prefix = f"{module}_" if module else ""
     # names of gt that gputensor/__init__.py defines have no stub here
     by_hand = set() if module else {name for _, name in exports()}

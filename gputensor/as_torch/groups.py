@@ -105,7 +105,7 @@ class Backend(str):
 
 
 class ReduceOp(distributed.ReduceOp):
-    """`gt.distributed.ReduceOp` with the type of its values, which are strings here."""
+    """`gt.distributed.ReduceOp` with PyTorch's attribute `RedOpType`, the type of its values."""
 
     RedOpType = str
 

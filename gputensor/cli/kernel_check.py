@@ -159,7 +159,7 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
 
 
 def _in_cases(error: Exception) -> str:
-    """Describe an error with its line, such as `blur.check.py:12: NameError: …`."""
+    """Describe an error and the line that raised it, such as `blur.check.py:12: NameError: …`."""
     frame = traceback.extract_tb(error.__traceback__)
     package = str(Path(runtime.__file__).parents[1])
     own = [f for f in frame if not f.filename.startswith(package)] or frame

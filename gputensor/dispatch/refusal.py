@@ -106,7 +106,7 @@ def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def _types_of(op: str, generation: int) -> dict[str, list[Type]]:
     """Return the types of each argument in all overloads. generation: the dispatcher's
-    `generation`, because a registration may change the overloads."""
+    `generation`; a registration, which may change the overloads, changes this key of the cache."""
     return {name: [fit.type for fit in fits] for name, fits in _arguments(_overloads(op)).items()}
 
 
@@ -293,7 +293,7 @@ def _without_tensors(
     kwargs: dict[str, Any],
 ) -> inspect.BoundArguments | None:  # fmt: skip
     """Return the arguments with tensors replaced by their numbers where numbers are declared; None
-    if there is no such tensor."""
+    if no tensor is passed for a number."""
     if not any(map(_is_single, (*args, *kwargs.values()))):
         return None
     try:

@@ -141,7 +141,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands with at most one dimension. All entries may share such an operand.
+# Operands that have at most one dimension, and that all entries may share.
 _FREE = ("index", "value")
 
 

@@ -241,10 +241,10 @@ def _of_tensor(
     what: Recorded, one: Any, is_first: bool, beside: Any, kind: Any, bound: float | None,
     keys: int, slow: Kernel,
 ) -> Kernel:  # fmt: skip
-    """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
-    beside: the number or the parameters. With a bound, the function accepts all numbers between
-    -bound and bound; without a bound, only the values in `beside`. is_first: the tensor is the
-    first operand."""
+    """Return the function for a tensor and a number (kind NUMBER), or for a tensor only (kind
+    PARAMS). beside: the number or the parameters. With a bound, the function accepts all numbers
+    between -bound and bound; without a bound, only `beside`. is_first: the tensor is the first
+    operand."""
     at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any = beside) -> Any:

@@ -137,7 +137,7 @@ class Pools:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                # Not tested first, because another thread may take the block after the test.
+                # `blocks` is not tested first: another thread may take the block after the test.
                 except IndexError:
                     break
                 _merge(block)

@@ -92,7 +92,7 @@ class Spread(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The parameters of each dimension of an input, after zeros were added to it: kernel, steps
+    """The windows of an input that includes its zero padding. For each dimension: kernel, steps
     (strides), gaps (dilations), and out, the number of windows."""
 
     kernel: Sizes
