@@ -28,8 +28,8 @@ GOAL = {"numpy": 1.0, "torch": 0.7}
 BELOW = 0.5
 # If a call takes longer than this number of seconds, it is not measured at larger sizes.
 LONGEST_S = 0.5
-# If one call of each library takes longer than this in total, each is called three times. Otherwise
-# the number of rounds is the requested one, or as many as fit into twice this time.
+# If one call of every library together takes longer than this, each is called three times.
+# Otherwise the number of rounds is the requested number, or as many as fit into twice this time.
 _LONG_S = 0.05
 # A running benchmark writes its record again after this number of seconds.
 _NOTE_S = 30.0

@@ -78,7 +78,7 @@ def module(docstring: str, *parts: str) -> str:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Return the text of the lines. Break those that are too long."""
+    """Return the text of the lines. Break lines that are too long."""
     return "\n".join(
         part for line in lines for part in (line.lines() if isinstance(line, Line) else [line])
     )

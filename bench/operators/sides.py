@@ -21,7 +21,7 @@ THREADS = 2
 SHORT_S = 1e-3
 # Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# If one call of each library takes longer than this in total, each is called only three times.
+# If one call of every library together takes longer than this, each is called only three times.
 LONG_S = 0.4
 # NumPy is not measured if one call takes longer than this number of seconds.
 NUMPY_S = 0.3

@@ -197,7 +197,8 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Return the parameters with defaults, followed by NumPy's names for those that have one."""
+    """Return the parameters with defaults, followed by NumPy's names for parameters that have
+    one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed

@@ -147,7 +147,8 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """Return the stubs of `calls`. used: identifiers of the overloads that have such a function."""
+    """Return the stubs of `calls`. used: identifiers of the overloads that have a function
+    there."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")

@@ -108,7 +108,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         is_emulated = arguments.on == "emulator"
         for checks_on in (
             ("all", "") if is_emulated else ("",)
-        ):  # with all checks first, because their errors are clearer
+        ):  # the run with all checks comes first, because its errors are clearer
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))

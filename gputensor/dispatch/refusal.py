@@ -51,7 +51,7 @@ warned = 0
 
 
 def warn(message: str, stacklevel: int) -> None:
-    """Give a warning about a call's operands; `stacklevel` is that of `warnings.warn`."""
+    """Issue a warning about a call's operands. stacklevel: as in `warnings.warn`."""
     global warned
     warned += 1
     warnings.warn(message, UserWarning, stacklevel + 1)
@@ -184,7 +184,7 @@ def _explain(
             # None means that the argument was not passed; another overload does not need it.
             continue
         if not any(fit(value) for fit in fits):
-            # a function that is not a method too has no `self`: the user knows it as `input`
+            # if the function is not also a method, its argument `self` is called `input`
             shown = place if name == "self" and not is_method else name
             raise errors.unfit(op, shown, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)

@@ -135,7 +135,7 @@ class BatchedTensor(Wrapper):
     is_spread: bool
 
     def __repr__(self) -> str:
-        # The form is PyTorch's. The number is that of the running level, from 1.
+        # The text has PyTorch's form. The number is the running level's, counted from 1.
         running = levels()
         number = running.index(self.level) + 1 if self.level in running else 0
         value = indent(repr(self.value), "    ")

@@ -153,7 +153,7 @@ class Optimizer(Hooked):
 
         Args:
             closure: computes and returns the loss, and calls backward; called with grad enabled.
-            Returns: the closure's result.
+        Returns: the closure's result.
         """
         loss = None
         if closure is not None:

@@ -179,8 +179,8 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     """Call the handler of an argument or mode. Return None if there is no handler, or if an outer
     function of gputensor will call it.
 
-    given: the function's arguments by name, with the defaults of those that were left out. Called
-    by dispatch/refusal.py, three calls inside of the function.
+    given: the function's arguments by name, with the defaults of omitted arguments. Called by
+    dispatch/refusal.py, three calls inside of the function.
     """
     if not has_torch_function(given.values()):
         return None
@@ -227,8 +227,8 @@ def _enter_declared(
 
 
 def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the mode for a function of entries.py, or the handler of an argument after the mode. It
-    sees an attribute that the program reads, but not those that our functions read."""
+    """Call the mode for a function of entries.py, or the handler of an argument after the mode. The
+    mode sees attributes that the program reads, but not attributes that our functions read."""
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
         caller = sys._getframe(2)
@@ -321,8 +321,8 @@ def _with_defaults(
 def _as_given(
     function: Callable[..., Any], given: Mapping[str, Any], named: Collection[str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments, but leave out those that equal their defaults. named: the names of
-    arguments that were given by keyword."""
+    """Return the arguments that differ from their defaults. named: the names of arguments that were
+    given by keyword."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     behind: list[Any] = []  # defaults that are passed only if a later argument is passed

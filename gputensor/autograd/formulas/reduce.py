@@ -41,7 +41,7 @@ def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor
 def extremum_backward(
     grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """Return the gradient, divided evenly among equal extreme elements."""
+    """Return the gradient, divided evenly among equal maxima or minima."""
     ndim = self._geometry.ndim
     is_extreme = _with_dims(result, ndim, dim, keepdim) == self
     count = calls.sum_dim_IntList(is_extreme, None if dim in ((), []) else dim, True)

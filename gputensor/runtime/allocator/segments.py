@@ -1,9 +1,9 @@
 """Segments of device memory, which are split into blocks for tensors and merged again.
 
-The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp).
-Small requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large
-request has its own segment. A request gets the smallest sufficient free block of its stream, and
-the remainder becomes a free block. Counting, locking and device calls are in allocator.py.
+The sizes and rules come from PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp). Small
+requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large request
+has its own segment. A request gets the smallest sufficient free block of its stream, and the
+remainder becomes a free block. Counting, locking and device calls are in allocator.py.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def translation_unit(
     if entries is not None:
         parts.append("#define GPUTENSOR_USERS 1\n")
     parts.append('#include "cuda_on_cpu.h"\n')
-    # This header is a tenth of the time that g++ needs for a kernel of a family.
+    # g++ spends a tenth of the time of a family's kernel on this header.
     if entries is not None or adapt.headers or "atomic" in text:
         parts.append('#include "atomics.h"\n')
     if entries is not None:

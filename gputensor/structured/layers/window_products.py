@@ -43,9 +43,10 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
     """Return the sizes of a block of windows.
 
     Args:
-        sizes: all windows, (samples, groups, *output). nbytes: bytes of one window of one group,
-        and of its results. most_bytes: the bytes of a block, which a single window may exceed.
-        Returns: the block's size for each of `sizes`. One dimension is divided into blocks of about
+        sizes: all windows, (samples, groups, *output).
+        nbytes: bytes of one window of one group, and of its results.
+        most_bytes: the bytes of a block, which a single window may exceed.
+    Returns: the block's size for each of `sizes`. One dimension is divided into blocks of about
         equal sizes. Dimensions after it are whole; dimensions before it have size 1.
     """
     left, found = max(1, most_bytes // max(1, nbytes)), []
