@@ -83,7 +83,8 @@ def faces(op: Op) -> list[list[str]]:
 
 
 def nn_type(name: str, kind: Any, default: str) -> str:
-    """Return the type of a parameter of a function of gt.nn.functional, as `declares` takes it."""
+    """Return the type of a parameter of a function of gt.nn.functional, in the form for
+    `declares`."""
     if name == "reduction":
         return "str"
     if kind is None:

@@ -202,7 +202,7 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
 
 
 def _called_name(function: Any) -> Any:
-    """Return the function by whose name the program called a function with several names. Called
+    """A function may have several names. Return the one with the name that the program used. Called
     by `override`."""
     code = sys._getframe(4).f_code
     found = function.__globals__.get(code.co_name)
@@ -239,7 +239,7 @@ def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _reaches_program(caller: FrameType) -> bool:
-    """True if the mode must be called for a call of an operator or function by this frame. Raises:
+    """True if the mode must be called when this frame calls an operator or function. Raises:
     Overridden if a public function that is still running will call the mode."""
     found = boundary(caller)
     if found == "caught":
@@ -285,7 +285,7 @@ _OTHERS = {
 
 
 def _is_overridable(function: Any, caller: FrameType | None) -> bool:
-    """True if a mode sees the call of this function by a frame."""
+    """True if a mode sees a frame's call of this function."""
     if function in OF_INIT:
         return caller is None or caller.f_globals.get("__name__") != _INIT
     return not is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
