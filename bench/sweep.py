@@ -209,7 +209,8 @@ def run(
     scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure all cases, or some of them. Needs PyTorch, with whose operators ours are compared.
+    """Measure all cases, or some of them. Needs PyTorch, whose results and times are compared with
+    ours.
 
     sample: the number of cases to draw from `families`; it always draws the same cases. note:
     called with the data from time to time and at the end, even after an interrupt.

@@ -102,9 +102,9 @@ class _Overloads:
     """The overloads of a name, in the order in which they are tried, and their parameters.
 
     arguments, positional: by overload. places: the names of the positional parameters, taken from
-    the overload with the most. names: the names of all parameters. awaited: parameters that must be
-    given but may be None (`int? to`). Their default `...` means that they were not given, and
-    another overload is selected.
+    the overload with the most parameters. names: the names of all parameters. awaited: parameters
+    that must be given but may be None (`int? to`). Their default `...` means that they were not
+    given, and another overload is selected.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:

@@ -268,7 +268,7 @@ def _cluster(entry: re.Match[str]) -> str:
 
 def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what `pattern.finditer(text)` yields for a pattern of a `__global__` function. The
-    search begins at the statements with this word, because it is slow."""
+    search begins at the statements with this word, because the pattern is slow."""
     at = 0
     while (word := text.find("__global__", at)) >= 0:
         begin = max(at, *(text.rfind(end, at, word) + 1 for end in ";{}"))
