@@ -101,8 +101,8 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """Return the coordinates of a grid: one tensor for each vector. It repeats the vector along all
-    dimensions except the vector's own."""
+    """Return the coordinates of a grid: one tensor for each vector. Each tensor repeats its
+    vector along all other dimensions."""
     return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
 
 
