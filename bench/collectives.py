@@ -1,4 +1,4 @@
-"""`mpiexec -n 2 python -m bench.collectives`: compares our collectives with those of mpi4py.
+"""`mpiexec -n 2 python -m bench.collectives`: compares our collectives with mpi4py's.
 
 Both run alternately in the same processes, with the same MPI and memory. The program prints
 mpi4py's time divided by ours, from the best of many rounds on rank 0.

@@ -36,8 +36,8 @@ Function = Callable[..., Any]
 
 # --- the chains -----------------------------------------------------------------------------------
 
-# The module, and functions that are written otherwise in NumPy. `_written_for` replaces these
-# globals for each library, so that the chains read as programs of that library do.
+# The module, and functions that NumPy writes in another way. `_written_for` replaces these globals
+# for each library, so that the chains are programs of that library.
 m: Any = gt
 
 

@@ -115,7 +115,7 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Yield our times divided by those of the record's commit, measured alternately on this
+    """Yield our times divided by the times of the record's commit, measured alternately on this
     machine. (The record's ratios to PyTorch are valid only on the machine that measured them.)"""
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")

@@ -28,8 +28,8 @@ GOAL = {"numpy": 1.0, "torch": 0.7}
 BELOW = 0.5
 # If a call takes longer than this number of seconds, it is not measured at larger sizes.
 LONGEST_S = 0.5
-# If one call of each library takes longer than this in total, each is called three times. Otherwise
-# the number of rounds is the requested one, or as many as fit into twice this time.
+# If one call of every library together takes longer than this, each is called three times.
+# Otherwise the number of rounds is the requested number, or as many as fit into twice this time.
 _LONG_S = 0.05
 # A running benchmark writes its record again after this number of seconds.
 _NOTE_S = 30.0
@@ -163,7 +163,7 @@ def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
     try:
         made = on_meta()
-    except Exception:  # the size depends on values, and is at most that of the operands
+    except Exception:  # the result's size depends on values, and is at most the operands' size
         return False
     results = made if isinstance(made, (tuple, list)) else [made]
     count = sum(x.numel() for x in results if hasattr(x, "numel"))
@@ -209,7 +209,8 @@ def run(
     scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure all cases, or some of them. Needs PyTorch, with whose operators ours are compared.
+    """Measure all cases, or some of them. Needs PyTorch, whose results and times are compared with
+    ours.
 
     sample: the number of cases to draw from `families`; it always draws the same cases. note:
     called with the data from time to time and at the end, even after an interrupt.
@@ -312,8 +313,7 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the seconds that one call of each library takes in
-    total."""
+    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S

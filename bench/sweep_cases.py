@@ -179,7 +179,7 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
     """Return True if the operator's tensors are not larger at this size than at the next smaller
-    size. Operators of cubic cost have such a limit."""
+    size. The sizes of operators of cubic cost are limited."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:

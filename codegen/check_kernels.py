@@ -65,8 +65,8 @@ def defines(family: str, name: str) -> bool:
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return module, such as `autograd.formulas.reduce`, -> those of `names` that it defines,
-    sorted. Names that no module defines are operators; they are listed under the package."""
+    """Group names of functions by the module that defines them, such as `autograd.formulas.reduce`.
+    Names that no module defines are operators; they are listed under the package."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

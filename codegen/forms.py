@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def derived(entry: Op) -> Iterable[Op]:
     """Return the operators named in an entry's `autogen`. If `view_copy` is one of them, its forms,
-    such as `view_copy.out`, are derived from it and not from the entry `view`."""
+    such as `view_copy.out`, are derived from `view_copy` and not from the entry `view`."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -138,7 +138,8 @@ def _copying(entry: Op, name: Any) -> FunctionSchema:
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the schema of a name in the `autogen` of `entry`, or None if it is not a form of it.
+    """Return the schema of a name in the `autogen` of `entry`, or None if the name is not a form of
+    the entry.
 
     Source: torchgen/native_function_generation.py.
     """

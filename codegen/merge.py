@@ -47,9 +47,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Merge:
-    """A merged function. parameters: those before `out` and the options. preamble: lines before the
-    cases, which assign positional arguments to names. forms: each overload's parameters, for an
-    error message."""
+    """A merged function. parameters: the parameters before `out` and the options. preamble: lines
+    before the cases, which assign positional arguments to names. forms: each overload's parameters,
+    for an error message."""
 
     parameters: tuple[str, ...]
     cases: tuple[Case, ...]
@@ -102,9 +102,9 @@ class _Overloads:
     """The overloads of a name, in the order in which they are tried, and their parameters.
 
     arguments, positional: by overload. places: the names of the positional parameters, taken from
-    the overload with the most. names: the names of all parameters. awaited: parameters that must be
-    given but may be None (`int? to`). Their default `...` means that they were not given, and
-    another overload is selected.
+    the overload with the most parameters. names: the names of all parameters. awaited: parameters
+    that must be given but may be None (`int? to`). Their default `...` means that they were not
+    given, and another overload is selected.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
@@ -129,8 +129,8 @@ class _Overloads:
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
         """Return the sort key. Overloads with fewer parameters come first. Among overloads with
-        equally many, those with more parameters that a type test can distinguish come first, then
-        those with more required parameters."""
+        equally many, overloads with more parameters that a type test can distinguish come first,
+        then overloads with more required parameters."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -309,9 +309,9 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Return a dict from arguments of the overload to expressions that the call passes. It has
-        the arguments that the Python function has no parameter for, and those with another default
-        than their parameter."""
+        """Return a dict from arguments of the overload to expressions that the call passes. The
+        dict contains arguments for which the Python function has no parameter, and arguments whose
+        default differs from the parameter's."""
         found = {}
         for a in op.arguments:
             taken = self.argument(op, a.name)

@@ -12,8 +12,8 @@ ROOM = WIDTH - 8
 
 
 class Line(str):
-    """A line that `joined` breaks between its items if it is longer than WIDTH. Before `joined`, it
-    can be indented, and it is equal to the unbroken text.
+    """A line that `joined` breaks between its items if it is longer than WIDTH. Before `joined`,
+    the line can be indented, and it compares equal to the unbroken text.
 
     head ends with the opening bracket; tail begins with the closing bracket. sign: the operator
     between the items, with which a following line begins; "," in a list. short: the text of one
@@ -66,7 +66,7 @@ class Line(str):
             words.append(part)
         last = opened + " ".join(words)
         text = last.removesuffix(self.tail)
-        # the tail gets a line of its own only if the text before it then fits into a line
+        # put the tail on a line of its own if only the tail makes the last line too long
         ends_apart = len(text) <= WIDTH < len(last)
         return [*lines, *([text, margin + self.tail] if ends_apart else [last])]
 
@@ -78,7 +78,7 @@ def module(docstring: str, *parts: str) -> str:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Return the text of the lines. Break those that are too long."""
+    """Return the text of the lines. Break lines that are too long."""
     return "\n".join(
         part for line in lines for part in (line.lines() if isinstance(line, Line) else [line])
     )

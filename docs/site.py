@@ -230,7 +230,7 @@ def _stub(name: str, made: Any, of: Any) -> str:
 
 
 def _member(cls: Any, name: str) -> Any:
-    """Return the attribute of a class without binding it; getattr loads it first."""
+    """Return the attribute of a class without binding it. getattr replaces a placeholder first."""
     getattr(cls, name)
     return inspect.getattr_static(cls, name)
 

@@ -88,7 +88,7 @@ class Perceptron:
         for n_in, n_out in itertools.pairwise(sizes):
             bound = n_in**-0.5
             for shape in ((n_out, n_in), (n_out,)):
-                # drawn on the CPU, so that all devices start with equal weights
+                # the numbers are drawn on the CPU, so that all devices start with equal weights
                 drawn = (gt.rand(shape) * 2 - 1) * bound
                 self.parameters.append(drawn.to(device).requires_grad_())
 

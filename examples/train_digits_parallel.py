@@ -20,7 +20,7 @@ from train_digits import (
     HELD_OUT,
     Run,
     arguments,
-)  # imported first, because it sets variables that BLAS reads
+)  # imported first, because this module sets variables that BLAS reads
 
 import gputensor as gt
 import gputensor.distributed as dist

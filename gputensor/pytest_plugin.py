@@ -156,8 +156,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the device if the header could not, because it was chosen later, by the first test with
-    the fixture."""
+    """Print the device if it was chosen after the header, by the first test with the fixture."""
     line = config.stash.get(_chosen, None)
     if line is not None and _mode_given(config) is None:
         terminalreporter.write_line(line)

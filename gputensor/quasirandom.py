@@ -64,7 +64,7 @@ class SobolEngine:
         if count < 1:
             raise errors.wrong_value("draw", "n", "be at least 1", n)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # SciPy warns if n is no power of two
+            warnings.simplefilter("ignore", UserWarning)  # SciPy warns if n is not a power of two
             points = self._engine.random(count)
         self.num_generated += count
         element = dtype or (defaults.get_default_dtype() if out is None else out.dtype)

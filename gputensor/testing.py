@@ -47,14 +47,13 @@ def assert_close(
 
     Args:
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
-            rtol, atol: both or neither; by default those of the dtype with the larger tolerances.
-            equal_nan: treat NaN as equal to NaN.
-            check_device, check_dtype, check_stride: also require equal device, dtype, strides. By
-                default device and dtype must be equal.
-            msg: another message, or a function from the message to another message.
-        Raises: AssertionError if they differ; TypeError for inputs of unrelated types; ValueError
-        for
-            one tolerance without the other.
+        rtol, atol: both or neither; by default the dtype's, for two dtypes the larger ones.
+        equal_nan: treat NaN as equal to NaN.
+        check_device, check_dtype, check_stride: also require equal device, dtype, strides. By
+            default device and dtype must be equal.
+        msg: another message, or a function from the message to another message.
+    Raises: AssertionError if they differ; TypeError for inputs of unrelated types; ValueError for
+        one tolerance without the other.
     """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):

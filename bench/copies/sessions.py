@@ -247,8 +247,8 @@ def row(
 
 
 def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases that count in means: on the CPU those that write at least 1 MiB, on a GPU
-    those whose time is not dominated by the launch."""
+    """Return the cases that count in means: on the CPU cases that write at least 1 MiB, on a GPU
+    cases whose time is not dominated by the launch."""
     if data["device"] != "cpu":
         return [c for c in data["cases"] if not c.get("bound_by")] or data["cases"]
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]

@@ -25,7 +25,7 @@ PARTS = {
 }
 # The number of processes that share a device while tests run.
 _JOBS = 16
-# The test suite, without tests that use no device and without tests of earlier steps.
+# All tests that use a device, except for the tests of earlier steps.
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
     "tests/dispatch", "tests/errors", "tests/exchange", "tests/fusion", "tests/iterator",

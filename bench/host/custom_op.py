@@ -1,7 +1,7 @@
 """Host time that `custom_op` adds to a Python function.
 
-The kernels do almost nothing, so the measured time is that of the dispatcher, the checks of results
-and the recording. The calls alternate with PyTorch's on the CPU, with one thread each.
+The kernels do almost nothing, so the measured time is the time of the dispatcher, the checks of
+results and the recording. The calls alternate with PyTorch's on the CPU, with one thread each.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What all benchmarks measure with: timing, the other libraries, arrays, the state of a GPU."""
+"""Tools of all benchmarks: timing, the other libraries, arrays, the state of a GPU."""

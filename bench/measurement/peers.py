@@ -46,7 +46,7 @@ def cupy(device: str) -> Any:
 
 
 def opencv(device: str) -> Any:
-    """Return OpenCV for the CPU, otherwise None."""
+    """Return OpenCV if it is installed and the device is the CPU, otherwise None."""
     return _import("cv2") if device == "cpu" else None
 
 
@@ -115,7 +115,8 @@ def versions() -> dict[str, str]:
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    for name in ("numba", "dask"):  # slow to import, and each is used by one benchmark only
+    # These two are slow to import, and only one benchmark uses each of them.
+    for name in ("numba", "dask"):
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)
     return found

@@ -20,7 +20,7 @@ Clock = Callable[[Callable[[], Any], int], float]
 
 
 class Sample:
-    """The times of one callable. ns: the nanoseconds per call of each round."""
+    """The times of one callable. ns: for each round, the nanoseconds per call."""
 
     __slots__ = ("ns",)
 

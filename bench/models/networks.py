@@ -1,6 +1,6 @@
 """Eight models of different kinds. Each is written once, with PyTorch's names.
 
-The sizes are those of public models: ResNet-18 (He et al., 2015), MobileNetV2 (Sandler et al.,
+The sizes are taken from public models: ResNet-18 (He et al., 2015), MobileNetV2 (Sandler et al.,
 2018), a vision transformer (ViT-Ti/16, Touvron et al., 2020), the small GPT of nanoGPT, a block of
 Mamba-130m (Gu and Dao, 2023), U-Net (Ronneberger et al., 2015) at a quarter of its width, a
 perceptron for MNIST, and the LSTM of PyTorch's word_language_model. is_small selects smaller sizes,

@@ -33,7 +33,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 def run(
     names: Sequence[str], note: Callable[[dict[str, Any]], object] | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Measure at each capability; the record's main figures are those of the highest one."""
+    """Measure at each capability. The record's main figures are the figures of the highest one."""
     parts: dict[str, dict[str, Any]] = {}
     for name in reversed(chosen(names)):
         print(f"bench operators: CPU capability {name}", file=sys.stderr)

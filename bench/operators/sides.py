@@ -21,7 +21,7 @@ THREADS = 2
 SHORT_S = 1e-3
 # Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# If one call of each library takes longer than this in total, each is called only three times.
+# If one call of every library together takes longer than this, each is called only three times.
 LONG_S = 0.4
 # NumPy is not measured if one call takes longer than this number of seconds.
 NUMPY_S = 0.3
@@ -59,7 +59,7 @@ class Built:
 
 
 def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
-    """Return the call for gputensor or PyTorch, with operands that belong only to it."""
+    """Return the call for gputensor or PyTorch, with operands that no other call uses."""
 
     def owned(name: str, array: Any) -> Any:
         if isinstance(array, int):
@@ -241,7 +241,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the sum of the times of one call of each side."""
+    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:
@@ -254,7 +254,7 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
 
 
 def effective_capability() -> str:
-    """Return the CPU capability of gputensor's kernels, or `default` if it does not choose one."""
+    """Return the CPU capability of gputensor's kernels; `default` for versions without a choice."""
     cpu = getattr(getattr(gt, "backends", None), "cpu", None)
     get = getattr(cpu, "get_cpu_capability", None)
     return "default" if get is None else str(get()).lower()

@@ -67,7 +67,7 @@ def _totals(cases: Cases, peers: Iterable[str]) -> dict[str, Any]:
 
 
 def budgets(data: dict[str, Any]) -> list[tuple[bool, str]]:
-    """Return (True if it is met, a sentence) for each budget."""
+    """Return (True if the budget is met, a sentence) for each budget."""
     cases = [case for case in data["cases"] if "torch" in case["ratio"]]
     if not cases:
         return []

@@ -32,7 +32,7 @@ _LABELS, _LETTER = 0.235, 0.0079
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `layout-cpu-memcpy.png` and `layout-cpu-ratio.png`, or the like for other records.
+    """Write `layout-cpu-memcpy.png` and `layout-cpu-ratio.png`, or similar names for other records.
     Return their paths.
 
     Raises: ImportError if matplotlib is missing.

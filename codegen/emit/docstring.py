@@ -135,7 +135,7 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """Return the docstring's gradient, which is that of the overload with the most arguments."""
+    """Return the docstring's gradient: the gradient of the overload with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

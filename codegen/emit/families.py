@@ -210,9 +210,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the text of a dict from loop to dtypes. The dtypes are those of the row that needs
-    only this loop or, if there is none, of a row with several loops. For example, `clamp_min`
-    accepts bool, but `clamp` with two bounds does not.
+    """Return the text of a dict from loop to dtypes. The dtypes come from the row that needs only
+    this loop or, if there is none, from a row with several loops. For example, `clamp_min` accepts
+    bool, but `clamp` with two bounds does not.
 
     Raises: LookupError if two rows give a loop different dtypes.
     """

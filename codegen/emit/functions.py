@@ -83,7 +83,8 @@ def faces(op: Op) -> list[list[str]]:
 
 
 def nn_type(name: str, kind: Any, default: str) -> str:
-    """Return the type of a parameter of a function of gt.nn.functional, as `declares` takes it."""
+    """Return the type of a parameter of a function of gt.nn.functional, in the form for
+    `declares`."""
     if name == "reduction":
         return "str"
     if kind is None:
@@ -197,7 +198,8 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Return the parameters with defaults, followed by NumPy's names for those that have one."""
+    """Return the parameters with defaults, followed by NumPy's names for parameters that have
+    one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed
@@ -225,7 +227,7 @@ def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
 
 
 def _by_numpy_names(it: Public) -> list[str]:
-    """Return lines that assign arguments passed under NumPy's names to our names."""
+    """Return lines that read arguments under NumPy's names and assign them to our names."""
     listed = _own_parameters(it)
     names = numpy_names(listed)
     lines = []

@@ -29,10 +29,10 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 def node_names(model: Model) -> dict[str, str]:
     """Return operator -> the name of its node class. An in-place form uses the class of its
-    functional form, and the copy of a view a class with the suffix `_copy`, which is made when it
-    is registered.
+    functional form. The copy of a view uses a class with the suffix `_copy`, which is made when the
+    copy is registered.
 
-    The numbers in the names are those of PyTorch's derivatives.yaml. If we lack some of PyTorch's
+    The numbers in the names follow PyTorch's derivatives.yaml. If we lack some of PyTorch's
     overloads, the field `node` gives the name.
     """
     names: dict[str, str] = {}

@@ -67,8 +67,8 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """Return stubs of public functions. module: "linalg" or similar, for its functions with short
-    names."""
+    """Return stubs of public functions. module: "linalg" or similar, for the functions of that
+    module with their short names."""
     prefix = f"{module}_" if module else ""
     # names of gt that gputensor/__init__.py defines have no stub here
     by_hand = set() if module else {name for _, name in exports()}
@@ -147,7 +147,8 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """Return the stubs of `calls`. used: identifiers of the overloads that have such a function."""
+    """Return the stubs of `calls`. used: identifiers of the overloads that have a function
+    there."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")

@@ -104,7 +104,7 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def scaled(name: str, is_inplace: bool) -> list[str]:
-    """Return the form with alpha, for calls that autograd does not record, because a record would
+    """Return the form with alpha. It declines calls that autograd records, because the node would
     also have to save alpha."""
     operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
     what = "self" if is_inplace else "the loop's result"

@@ -112,7 +112,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
     for name in names:
         if name not in found:
             raise Refusal(f"'--peers' must be of {', '.join(found)} here (got {name!r})")
-    # NumPy's results are the reference, so it runs even if its times are not shown
+    # NumPy's results are the reference, so NumPy runs even if its times are not shown
     return [
         pipelines.Tensors(gt, "gputensor", device),
         *(found[n]() for n in dict.fromkeys(("numpy", *names))),

@@ -1,4 +1,4 @@
-"""The operators' cast policies: those in native_functions.yaml and those registered at run time."""
+"""Cast policies of operators, from native_functions.yaml and from registrations at run time."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def broadcast_arrays(*arrays: _Tensor) -> list[_Tensor]:
 
 
 def meshgrid(*arrays: _Tensor, indexing: _Literal["xy", "ij"] = "xy") -> list[_Tensor]:
-    """Return the coordinates of a grid: one tensor for each vector. It repeats the vector along all
-    dimensions except the vector's own."""
+    """Return the coordinates of a grid: one tensor for each vector. Each tensor repeats its
+    vector along all other dimensions."""
     return list(_creation.meshgrid(*arrays, indexing=indexing))
 
 

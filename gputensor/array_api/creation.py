@@ -24,7 +24,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start + 0 * stop  # length 0; still a float if `start` or `stop` is a float
+        stop = start + 0 * stop  # an empty range, of floats if `start` or `stop` is a float
     has_floats = any(isinstance(n, float) for n in (start, stop, step))
     if has_floats and dtype is not None and dtype.category == INTEGER:
         # The standard computes the length before rounding; gt.arange of int64 rounds first, as
@@ -101,8 +101,8 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """Return the coordinates of a grid: one tensor for each vector. It repeats the vector along all
-    dimensions except the vector's own."""
+    """Return the coordinates of a grid: one tensor for each vector. Each tensor repeats its
+    vector along all other dimensions."""
     return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
 
 

@@ -78,8 +78,8 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a 0-d tensor whose dtype is that of its promotion with `x`. Return a
-    tensor unchanged."""
+    """Convert a number to a 0-d tensor. Its dtype is the promoted dtype of the number and `x`.
+    Return a tensor unchanged."""
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
@@ -103,7 +103,7 @@ def astype(
     x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
 ) -> Tensor:
     """Return x with another dtype and on another device. The result is a copy, unless `copy` is
-    False and neither changes."""
+    False and x has this dtype and device already."""
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 

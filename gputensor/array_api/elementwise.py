@@ -22,7 +22,7 @@ Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 def one(name: str, doc: str, operator: str = "", module: Any = gt) -> Any:
     """Make the standard's function `name` of one tensor. It calls the module's operator `operator`,
     or the operator called `name`."""
-    # it is looked up at the first call, because this may load a family
+    # look up the operator at the first call, because the look-up may load a family
     call: Callable[..., Tensor] | None = None
 
     def function(x: Tensor, /) -> Tensor:

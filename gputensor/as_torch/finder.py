@@ -18,7 +18,7 @@ from .places import Absent, SOURCES
 from .stand_ins import STAND_INS, VERSION
 
 _NOTHING = object()
-# Types of our objects that stay the same, so a module may store them under PyTorch's name.
+# Objects of these types are never replaced, so a module may store them under PyTorch's name.
 _FIXED = (FunctionType, type, dtype)
 _OURS = __name__.partition(".")[0]
 # Programs iterate over the `__dict__` of these modules, so it must contain all names.

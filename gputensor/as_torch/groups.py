@@ -1,5 +1,5 @@
-"""`torch.distributed` for PyTorch's programs. The backends are MPI and NCCL; functions for objects
-pickle them.
+"""`torch.distributed` for PyTorch's programs. The backends are MPI and NCCL. Collectives for Python
+objects, such as `all_gather_object`, pickle the objects.
 
 Processes are started by mpiexec. A program that requests "gloo" gets MPI, which supports the same
 tensors.
@@ -105,7 +105,7 @@ class Backend(str):
 
 
 class ReduceOp(distributed.ReduceOp):
-    """`gt.distributed.ReduceOp` with the type of its values, which are strings here."""
+    """`gt.distributed.ReduceOp` with PyTorch's attribute `RedOpType`, the type of its values."""
 
     RedOpType = str
 

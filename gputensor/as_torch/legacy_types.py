@@ -219,8 +219,8 @@ class _BaseType(type):
 
 def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
     """Return {name: class}. The class has PyTorch's name and derives from `kind`; programs derive
-    modules from it. ours: gputensor's classes that count as its subclasses; by default those of
-    `kind`."""
+    modules from it. ours: gputensor's classes that count as subclasses of the new class, with their
+    own subclasses; by default `kind`."""
     return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
 
 

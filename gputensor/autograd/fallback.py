@@ -145,8 +145,8 @@ def _warn_in_backward(
     """Make backward issue a warning when it reaches these results, even if operators within the
     kernel have already given them a history.
 
-    untouched: operands that the operator only reads. If the operator returns one of them, it stays
-    unchanged.
+    untouched: operands that the operator only reads. An untouched operand that the operator returns
+    stays unchanged.
     """
     node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
     node.operator = operator

@@ -32,7 +32,7 @@ def gradcheck(
 
     Args:
         func: takes the inputs and returns a tensor or several.
-        inputs: tensors of double precision; those that require grad are varied by eps.
+        inputs: tensors of double precision. Inputs that require grad are varied by eps.
         raise_exception: raise GradcheckError, with both Jacobians, instead of returning False.
     """
     eps, atol, rtol = float(eps), float(atol), float(rtol)

@@ -97,9 +97,9 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base had no history when the view was made. If a write gave it a history, any version
-    # before that write will do. If it became a leaf that requires grad, its version at that time is
-    # needed.
+    # The base had no history when the view was made. If a write gave the base a history, any
+    # version before this write can be returned. If the base became a leaf that requires grad, its
+    # version at that time must be returned.
     version = -1
     if meta is None:
         version = x._storage.version

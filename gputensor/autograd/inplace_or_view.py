@@ -148,7 +148,7 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        # Made by a method of the gradient, so that within vmap it has the gradient's batch
+        # `whole` is made from the gradient, so that within vmap it has the gradient's batch
         # dimension.
         whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)

@@ -194,9 +194,8 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # The hooks that are set: (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
-# Functions that are called if there are no hooks. Arguments: the tensor, and the number of the
-# output that it is, or None for an operand. Result: an object to save instead of the tensor, or
-# None.
+# Functions that are called if there are no hooks. Arguments: the tensor, and its number among the
+# node's outputs, or None for an operand. Result: an object to save instead of the tensor, or None.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )

@@ -88,7 +88,8 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """Call `record` for an operator that writes to self. Raises: AutogradError if it must not."""
+    """Call `record` for an operator that writes to self. Raises: AutogradError if self must not be
+    written to."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):

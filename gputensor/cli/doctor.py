@@ -143,7 +143,7 @@ def _cupy(answer: driver.Driver) -> Finding:
 def _nvrtc(cupy: Finding) -> Finding:
     if cupy.state != OK:
         return Finding("NVRTC", ABSENT, "comes with CuPy's extra [ctk]")
-    # In a separate process, because the import of CuPy may fail or print.
+    # Import CuPy in a separate process, because the import may fail or print.
     code = "from cupy.cuda import nvrtc; print('.'.join(map(str, nvrtc.getVersion())))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:

@@ -108,7 +108,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         is_emulated = arguments.on == "emulator"
         for checks_on in (
             ("all", "") if is_emulated else ("",)
-        ):  # with all checks first, because their errors are clearer
+        ):  # the run with all checks comes first, because its errors are clearer
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
@@ -159,7 +159,7 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
 
 
 def _in_cases(error: Exception) -> str:
-    """Describe an error with its line, such as `blur.check.py:12: NameError: …`."""
+    """Describe an error and the line that raised it, such as `blur.check.py:12: NameError: …`."""
     frame = traceback.extract_tb(error.__traceback__)
     package = str(Path(runtime.__file__).parents[1])
     own = [f for f in frame if not f.filename.startswith(package)] or frame

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _overview(arguments: Any) -> int:
-    """Print, for each family, the overloads of gputensor and those that only PyTorch has."""
+    """Print, for each family, gputensor's overloads, and the overloads that only PyTorch has."""
     if arguments.name is not None:
         raise Refusal("'NAME' must be left out with --missing")
     ours, theirs = _by_family(o.qualified_name for o in _matching(None)), pytorch()

@@ -67,8 +67,8 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # This list also contains rules that other files define. `_lines` drops them, because no
-        # class of this file has such a name.
+        # This list also contains rules that other files define. `_lines` drops these rules, because
+        # no class of this file has their name.
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 

@@ -42,8 +42,8 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def reduction(op: str, reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
-    """Return the number of a reduction of a loss. The other arguments are deprecated in PyTorch and
-    must be left out."""
+    """Return the number that operators take for a loss's `reduction`. `size_average` and `reduce`
+    are deprecated in PyTorch and must be left out."""
     for arg, value in (("size_average", size_average), ("reduce", reduce)):
         if value is not None:
             raise errors.must(op, arg, "be left out", value, remedy="use reduction=")

@@ -87,8 +87,9 @@ class device(Guard):
         _context_hooks[2](found)
 
 
-# Functions that change the default device: (push, return the state without this device, restore).
-# dispatch.backend_select sets them and holds the state, because `core` holds no state.
+# Three functions that change the default device: push a device, return the state without this
+# device, restore a state. dispatch.backend_select sets them and holds the state, because `core`
+# holds no state.
 _context_hooks: list[Callable[..., Any]] = []
 
 

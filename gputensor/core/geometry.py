@@ -138,7 +138,7 @@ class Geometry:
 
 # Note [Interned geometries] Each layout of a dtype has one object as long as anything refers to it,
 # so geometries are compared by identity. When the table of geometries reaches its limit, it drops
-# those that nothing else refers to.
+# the geometries that nothing else refers to.
 _BOUND = 1 << 16
 _bound = _BOUND
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
@@ -233,8 +233,8 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def _suggested_format(sizes: Sizes, strides: Sizes) -> memory_format:
-    """Return the format in whose order the strides are. The strides need not be dense. Source:
-    TensorImpl, suggest_memory_format."""
+    """Return the memory format whose order of dimensions the strides have. They need not be dense.
+    Source: TensorImpl, suggest_memory_format."""
     for form in (channels_last, channels_last_3d):
         if len(sizes) == form.rank and _looks_like(sizes, strides, form.order):
             return form

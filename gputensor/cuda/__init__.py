@@ -136,7 +136,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# Imported on first use, because most programs define no kernels or graphs of their own.
+# These modules are imported on first use: most programs define no kernels or graphs of their own.
 if TYPE_CHECKING:
     from .facts import (
         DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,

@@ -37,9 +37,9 @@ def graph_pool_handle() -> capture.Handle:
 class CUDAGraph:
     """The work of a stream, recorded by a capture. `replay` launches all of it at once.
 
-    A replay reads and writes the memory of the capture. Before it, copy new values into the tensors
-    that the captured code reads; after it, read results from the tensors that the code made. During
-    a capture the work is not run.
+    A replay reads and writes the memory of the capture. Before a replay, copy new values into the
+    tensors that the captured code reads. After a replay, read results from the tensors that the
+    code made. During a capture the work is not run.
 
     keep_graph: keep the graph for `raw_cuda_graph`.
     """

@@ -1,4 +1,5 @@
-"""Kernel: CUDA C of users, for a GPU or the emulator, or compiled for another machine's GPU.
+"""The class Kernel: a user's CUDA C kernel, which runs on a GPU or on the emulator. It can also be
+compiled for the GPU of another machine.
 
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)

@@ -76,7 +76,8 @@ def _read(path: str) -> str:
 
 
 class _Places:
-    """Folders of included files, and the inlined files with `#pragma once`."""
+    """The folders in which included files are searched, and the files with `#pragma once` that were
+    already inlined."""
 
     __slots__ = ("folders", "once")
 

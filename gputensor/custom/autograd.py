@@ -252,8 +252,8 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         finally:
             _state.set(state)
         # `custom_op` rejects results that are arguments, but a Library's kernel may return an
-        # argument. A single operand needs no test by identity: it has autograd data, so the test of
-        # `_autograd` below detects it.
+        # argument. If there is only one tensor argument, no `is` test is needed: the argument has
+        # autograd data, so `result._autograd` is not None if the kernel returns the argument.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
             # `_wrap` would do the same in this simple case. A result of an integer dtype gets no

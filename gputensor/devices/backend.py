@@ -202,7 +202,7 @@ class Backend:
         """Register a kernel for one operator at the device's key, in place of gputensor's kernel.
         Without `fn`, return a decorator.
 
-        op_name: `abs`, `add.Tensor` or `mylib::scale`. The options are those of `Library.impl`, but
+        op_name: `abs`, `add.Tensor` or `mylib::scale`. The options are as for `Library.impl`, but
         replacing a kernel does not warn. Returns a handle.
         """
         self._check_alive()

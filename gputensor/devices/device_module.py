@@ -61,8 +61,8 @@ class DeviceFace:
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
-        """Make a stream on a device. It has ptr, device_index, synchronize, query, record and
-        wait."""
+        """Make a stream on a device. The stream has ptr, device_index, synchronize, query,
+        record and wait."""
         index = self._index(device, "Stream")
         return self._runtime.Stream(index, integer("Stream", "priority", priority))
 

@@ -196,8 +196,8 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Copy the writes of the CPU back to the device: changed bytes, a new shape (t_) or a new
-        storage (resize_)."""
+        """Copy the changes that the CPU operator made back to the device: changed bytes, a new
+        shape (t_) or a new storage (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:

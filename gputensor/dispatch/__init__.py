@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 
-# Imported here and not lazily, so that the name `trace` refers to the class, not to the module.
+# `trace` is imported here and not lazily, so that the name refers to the class, not to the module.
 from .trace import trace as trace
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ two steps. The first step imports `_generated/families/<family>.py`, which has o
 operator: `op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, and
 `call_add_out` the function that native code calls. Functions and methods choose the overload,
 collect the operands' keys and call through its table. Native code checks values. If native code
-fails with an exception that is not of a gputensor class, `_refuse` raises one that is, provided
-that the schema shows which argument is wrong.
+fails with an exception of another library or of Python, and the schema shows which argument is
+wrong, `_refuse` raises an exception of gputensor.
 
 The second step imports `_generated/kernels/<family>.py`, which registers the kernels. It runs at
 the first call of one of the operators, or earlier, when a kernel is registered for an operator or
@@ -14,8 +14,9 @@ its name is looked up. So our kernels are always the oldest. A failed step is un
 tried again at the next use.
 
 Until the first step, a placeholder stands for each name. The placeholders of `gt.add` and
-`calls.add_Tensor` are in the module-like objects beside the index; those of `x.add` and `x + y` are
-in Tensor's base class. The first use replaces the placeholder, so later uses cost nothing extra.
+`calls.add_Tensor` are in the module-like objects beside the index; the placeholders of `x.add` and
+`x + y` are in Tensor's base class. The first use replaces the placeholder, so later uses cost
+nothing extra.
 
 Note [Loads take one lock first]
 A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
@@ -39,14 +40,14 @@ from ..core import lazy
 
 # Held during every definition, registration and load.
 lock = threading.RLock()
-# Also held across a fork, so that no other thread is in the middle of a load: the child process has
-# no thread that could finish it.
+# The lock is also held across a fork, so that no other thread is in the middle of a load: the child
+# process would have no thread to finish the load.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR, _NN = "Tensor_", "call_", "op_", "nn_"
-# The module that imports what every call needs. Its name is text, because families.py may not
-# import a module that imports the dispatcher.
+# The module that imports the modules that every call needs. Its name is text, because families.py
+# may not import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
 # _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.

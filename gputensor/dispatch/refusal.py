@@ -51,7 +51,7 @@ warned = 0
 
 
 def warn(message: str, stacklevel: int) -> None:
-    """Give a warning about a call's operands; `stacklevel` is that of `warnings.warn`."""
+    """Issue a warning about a call's operands. stacklevel: as in `warnings.warn`."""
     global warned
     warned += 1
     warnings.warn(message, UserWarning, stacklevel + 1)
@@ -106,7 +106,7 @@ def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def _types_of(op: str, generation: int) -> dict[str, list[Type]]:
     """Return the types of each argument in all overloads. generation: the dispatcher's
-    `generation`, because a registration may change the overloads."""
+    `generation`; a registration, which may change the overloads, changes this key of the cache."""
     return {name: [fit.type for fit in fits] for name, fits in _arguments(_overloads(op)).items()}
 
 
@@ -184,7 +184,7 @@ def _explain(
             # None means that the argument was not passed; another overload does not need it.
             continue
         if not any(fit(value) for fit in fits):
-            # a function that is not a method too has no `self`: the user knows it as `input`
+            # if the function is not also a method, its argument `self` is called `input`
             shown = place if name == "self" and not is_method else name
             raise errors.unfit(op, shown, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
@@ -293,7 +293,7 @@ def _without_tensors(
     kwargs: dict[str, Any],
 ) -> inspect.BoundArguments | None:  # fmt: skip
     """Return the arguments with tensors replaced by their numbers where numbers are declared; None
-    if there is no such tensor."""
+    if no tensor is passed for a number."""
     if not any(map(_is_single, (*args, *kwargs.values()))):
         return None
     try:

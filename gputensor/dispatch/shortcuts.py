@@ -10,7 +10,7 @@ short cut first checks that the call is the plain case, in which the kernels in 
 nothing. Otherwise it returns None. In the plain case,
 
 - every operand has the plain keys of its device,
-- the thread's state is the state outside of every block (`tls.PLAIN`), or that state below
+- the thread's state is the state outside of every block (`tls.PLAIN`), or the same state below
   autograd,
 - the operands have no autograd history, or autograd only records a node, which the short cut then
   does itself (`recording`),
@@ -238,7 +238,8 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 class Seen:
     """A memo entry of a call that may get a short cut. short: the table's dict of short cuts at the
-    last such call. If the table has a new dict since then, the short cut must be stored again.
+    last call of this entry. If the table has a new dict since then, the short cut must be stored
+    again.
     """
 
     __slots__ = ("value", "short")

@@ -130,7 +130,8 @@ class AutoDispatchBelowADInplaceOrView(_Guard):
 
 class Mode(Guard):
     """The base class of blocks whose object handles calls. _mode_stack: the objects of this thread
-    or task, innermost last. _mode_bit: the key that calls them, included while there is one."""
+    or task, innermost last. _mode_bit: the key whose kernel calls these objects, included while one
+    of them is active."""
 
     _mode_stack: ContextVar[Any]
     _mode_bit: int

@@ -89,7 +89,7 @@ class _World:
         self.made = 0  # the number of groups that were made; it names the next group
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        # why a call failed although it may have succeeded on other ranks; empty if none failed
+        # why a call failed that may have succeeded on other ranks; empty if there was none
         self.broken = ""
 
     def look_who_left(self) -> None:

@@ -33,8 +33,8 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
             transfers tensors on GPUs. "nccl": the same, but tensors on the CPU raise.
         timeout: seconds, or a timedelta, after which waiting for other ranks raises; by default
             30 minutes.
-        Raises: DistributedError if mpi4py is missing, if there is a world already, and for "nccl"
-        if a GPU or NCCL is missing.
+    Raises: DistributedError if mpi4py is missing, if there is a world already, and for "nccl" if a
+        GPU or NCCL is missing.
     """
     _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)

@@ -114,12 +114,12 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        # record: a function that tests if all records have arrived. counts: if the splits are sent
-        # separately, such a function for the splits, and the splits.
+        # record: a function that tests if all records have arrived. counts: None, or, if the splits
+        # are sent separately, a function that tests if they have arrived, and the array for them.
         self.record: Any = None
         self.counts: tuple[Any, Array] | None = None
-        # is_settled: True if nothing is left to start. data: a function that tests if the data has
-        # arrived.
+        # is_settled: True if everything has been started. data: a function that tests if the data
+        # has arrived.
         self.is_settled = False
         self.data: Any = None
         self.error: errors.GpuTensorError | None = None

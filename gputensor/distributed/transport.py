@@ -103,8 +103,8 @@ def _apart(array: Array, out: Array | None) -> Array:
 
 
 def _room(array: Array) -> Array:
-    """Return contiguous memory for a result: the array itself, or a new array that `_put` later
-    copies."""
+    """Return contiguous memory for a result: `array` itself if it is contiguous, otherwise a new
+    array, which `_put` later copies to `array`."""
     return array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
 
 

@@ -70,7 +70,8 @@ class OnStream(Work):
         return self.event is not None and self.event.has_passed()
 
     def wait_here(self, limit_s: float | None = None) -> None:
-        """Make the host wait."""
+        """Make the host wait until the collective has finished. Raises: DistributedError after
+        `limit_s` seconds, or if another rank has ended."""
         wait_until(self.event.query, self._op, self._group, limit_s)
 
     def _take(self) -> None:

@@ -125,7 +125,7 @@ class Transform:
 
 class Composite(Transform):
     """Base of transforms whose domain and codomain depend on the instance. `_region(name)` returns
-    the one that is named."""
+    the domain or the codomain, by its name."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))

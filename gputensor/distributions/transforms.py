@@ -260,8 +260,8 @@ class ReshapeTransform(Composite):
 class CorrCholeskyTransform(Transform):
     """Map a vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
 
-    The squares of a row sum to 1. The tanh of a number is the fraction, with sign, that an element
-    takes of the length that is left in its row.
+    The squares of a row sum to 1. The tanh of each number is the quotient of an element and the
+    length that is left in its row.
     """
 
     domain: Any = constraints.real_vector

@@ -82,7 +82,7 @@ def asarray(
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
-        dtype, device: those of the result; None means those of `obj`.
+        dtype, device: of the result; by default, of `obj`.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
     """
     if dtype is not None and type(dtype) is not _dtype:

@@ -30,7 +30,8 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# The keys below Python, and the keys of lazy views, at which a clone materialises its operand.
+# The keys below Python, and the keys of lazy views. At these keys, a clone materialises its
+# operand.
 _BELOW = keys.below("Python") | keys.LAZY
 # Keys whose kernels run before a handler. The keys of lazy views are not among them, because a
 # handler may make views.

@@ -49,8 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument with the content `made`, if forward wrote to this content and returned
-    it. Otherwise return None.
+    """Return the argument whose content is `made`: forward wrote to this content and returned it.
+    Return None if there is no such argument.
     """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 

@@ -237,8 +237,8 @@ class DualLevel(Level):
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
         """Return the tangent of any operator's result. The operator's gradient formula is linear in
-        the incoming gradient, so the formula's own gradient with respect to it gives the
-        tangent."""
+        the incoming gradient, so the derivative of the formula with respect to this gradient gives
+        the tangent."""
         around = levels_around(self)
         xs: list[Any] = []
         ts: list[Any] = []

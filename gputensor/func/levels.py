@@ -135,7 +135,7 @@ class BatchedTensor(Wrapper):
     is_spread: bool
 
     def __repr__(self) -> str:
-        # The form is PyTorch's. The number is that of the running level, from 1.
+        # The text has PyTorch's form. The number is the running level's, counted from 1.
         running = levels()
         number = running.index(self.level) + 1 if self.level in running else 0
         value = indent(repr(self.value), "    ")
@@ -159,7 +159,8 @@ def level_number(x: Any) -> int:
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    if level_number(value) > level.number:  # the wrapper of an inner level must stay outside
+    # The wrapper of a more deeply nested transform must remain the outermost wrapper.
+    if level_number(value) > level.number:
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -266,7 +267,8 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # the wrapper of an inner level must stay outside
+    # The wrapper of a more deeply nested transform must remain the outermost wrapper.
+    if level_number(holder) > level.number:
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)

@@ -204,8 +204,8 @@ class Chain:
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
-        """For each stored value, True if the dimensions of its tensor are in another order than
-        those of the walk."""
+        """For each stored value, True if the tensor and the walk have their dimensions in different
+        orders."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property

@@ -175,8 +175,8 @@ class _Fuse:
     the recorded operators run as one loop. Results have the same bits as without fusion. A
     decorated function runs each call in a block. GPUTENSOR_FUSE=off disables fusion.
 
-    recompute: backward recomputes values that only it needs, in the chain that reads them, if that
-    moves fewer bytes than a store and a load. The function's Python then runs in each call.
+    recompute: values that only backward needs are computed again, in the chain that reads them, if
+    that moves fewer bytes than a store and a load. The function's Python then runs in each call.
 
     >>> x = gt.ones(3)
     >>> with gt.fuse():

@@ -35,9 +35,10 @@ from .chain import Chain
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], object]
 _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
-# Called with each chain and the reason why it ran; see explain.py.
+# Functions that are called with each chain and the reason why it ran; see explain.py.
 watchers: list[Callable[[Chain, str], object]] = []
-# Called with each operand that is not recorded, because other code may write to its memory.
+# Functions that are called with each operand whose memory other code may write to. Operators on
+# this operand are not recorded.
 unrecorded: list[Callable[[Tensor], None]] = []
 
 

@@ -1,7 +1,7 @@
 """Support of tensors in opt_einsum, which calls tensordot, transpose and einsum, in NumPy's form.
 
-It looks for them in the package named at the beginning of a type's `__module__`, or in a module
-from its list of aliases. This module is such an alias."""
+opt_einsum looks for these functions in the package named at the beginning of a type's `__module__`,
+or in a module from its list of aliases. This module is such an alias."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> 
         at = i
         for j in range(i - 1, -1, -1):
             inner, outer = order[j], order[at]
-            # Inlined, because a function call would take a third of the time of a plan.
+            # The comparison is inlined, because function calls would take a third of the time of a
+            # plan.
             verdict = 0
             for k, strides in enumerate(operands):
                 a, b = strides[inner], strides[outer]

@@ -4,7 +4,7 @@
 values and no addresses. Building a plan neither allocates memory nor checks partial overlap, which
 `overlap.check` does at each call.
 
-The steps are those of PyTorch's TensorIteratorBase::build (ATen/TensorIterator.cpp): sizes, device,
+The steps follow PyTorch's TensorIteratorBase::build (ATen/TensorIterator.cpp): sizes, device,
 dtype, and the actions for outputs. Then the fast set-up fixes the layout of dense operands; for
 other operands, the dimensions are ordered, strides computed, and dimensions coalesced.
 """

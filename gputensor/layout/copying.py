@@ -90,7 +90,7 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
 
 
 def _is_dense(x: ForeignArray, form: memory_format) -> bool:
-    """Return True if the strides are those of the format. Strides of dimensions of size 1 do not
+    """Return True if the strides are the format's. Strides of dimensions of size 1 do not
     matter."""
     size = x.dtype.itemsize
     wanted = formats.strides_for("layout.contiguous", x.sizes, form)

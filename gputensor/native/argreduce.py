@@ -1,5 +1,5 @@
-"""Extremes and their indices: argmax and argmin over all elements or along one dimension; max and
-min along one dimension with indices; and the other overloads of max, min and aminmax.
+"""Maxima, minima and their indices: argmax and argmin over all elements or along one dimension; max
+and min along one dimension with indices; and the other overloads of max, min and aminmax.
 
 Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 """
@@ -127,7 +127,7 @@ _LARGE = 1 << 15  # For at least this many elements, one pass for both results i
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Make the kernel that returns the extremes and their indices along one dimension."""
+    """Make the kernel that returns the maxima or minima along one dimension, and their indices."""
 
     def kernel(
         key_set: int, self: Tensor, dim: int, keepdim: bool = False

@@ -104,7 +104,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """Return other - alpha * self. The key set is that of self, because `other` may be a number."""
+    """Return other - alpha * self. The key set is self's, because `other` may be a number."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
 

@@ -350,8 +350,8 @@ def _conv(
 def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
-    """Return the input and the padding for `valid` or `same`. If `same` needs an odd total, one
-    more element is added at the end, by padding the input first."""
+    """Return the input and the padding for `valid` or `same`. In a dimension where `same` needs an
+    odd number of elements, the returned input has one zero more at its end."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

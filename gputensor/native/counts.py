@@ -38,7 +38,7 @@ def poisson(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
 
 
 def binomial(key_set: int, count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Draw binomial samples. Results for counts and probabilities out of range are those of
+    """Draw binomial samples. For counts and probabilities out of range, results are as in
     ATen/native/Distributions.h, sample_binomial.
     """
     _check("binomial", "count", count)
@@ -78,7 +78,7 @@ def _divided(mean: Tensor) -> tuple[Tensor, Tensor]:
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
     """Draw samples by inversion: subtract terms of the pmf from a uniform number until below zero.
 
-    term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
+    term: the probability of 0. The probability of k is (a + b / k) times the probability of k - 1.
     """
     count = functions.zeros_like(term)
     rest = 1 - uniform(term, generator) - term

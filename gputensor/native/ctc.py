@@ -4,8 +4,8 @@ steps.
 An alignment of S labels has 2 S + 1 states: the labels, with blanks between and around them.
 log_alpha[n, t, s] is the log-probability of all alignments up to step t and state s. Each step is
 computed for the whole batch; states beyond the end of a shorter sequence have probability 0. As in
-PyTorch, the gradient is the one for the input of log_softmax. It adds up to 0 over the classes, so
-the backward of log_softmax does not change it. An impossible step contributes 0, not NaN.
+PyTorch, the gradient is with respect to the input of log_softmax. It adds up to 0 over the classes,
+so the backward of log_softmax does not change it. An impossible step contributes 0, not NaN.
 Source: aten/src/ATen/native/LossCTC.cpp; A. Graves et al., Connectionist Temporal Classification,
 2006.
 """

@@ -27,8 +27,8 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
         raise errors.wrong_type("fill_", "value", "be a number or a 0-d tensor", value)
     geometry = self._geometry
-    # Numbers that every dtype can represent need no check. For NaN the comparisons are False, so it
-    # is checked.
+    # Numbers that every dtype can represent need no check. For NaN the comparisons are False, so
+    # NaN is checked.
     if type(value) is complex or not (
         0 <= value <= 127 or geometry.dtype.category == FLOATING and -1e38 < value < 1e38
     ):

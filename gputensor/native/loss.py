@@ -34,12 +34,12 @@ IGNORE_INDEX = -100
 class Targets:
     """The plan of nll_loss and nll_loss_backward. target selects one element of x in each row.
 
-    rows, classes: the sizes of x. dtypes, stride_bytes: those of x (row, class), target (row) and
-    weight (class); None without a weight. nll_loss has the operands loss, total_weight (its
-    outputs), x, target, weight. nll_loss_backward has the operands grad_input (its output,
-    row-major), grad, target, weight, total_weight. 0 stands for a missing weight. scalars:
-    (ignore_index,). grad_stride_bytes: in nll_loss_backward, the stride of the rows' gradients; 0
-    if all rows share one gradient.
+    rows, classes: the sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
+    (class); None without a weight. nll_loss has the operands loss, total_weight (its outputs), x,
+    target, weight. nll_loss_backward has the operands grad_input (its output, row-major), grad,
+    target, weight, total_weight. 0 stands for a missing weight. scalars: (ignore_index,).
+    grad_stride_bytes: in nll_loss_backward, the stride of the rows' gradients; 0 if all rows share
+    one gradient.
     """
 
     __slots__ = (
@@ -281,7 +281,7 @@ def _cross_entropy_backward(
     made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
     if made._device is not CPU:
         return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
-    # Computed in place: with many classes, the allocation of an array costs more than the
+    # Compute in place: with many classes, the allocation of an array costs more than the
     # computation.
     array = made._get_array()
     run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)

@@ -106,7 +106,7 @@ def result(
 class Product:
     """The plan of `mm` for registered stubs. out[m, n] is the sum over k of a[m, k] * b[k, n].
 
-    shape: (m, n, k). stride_bytes, dtypes: those of out, a and b. Strides are (row, column).
+    shape: (m, n, k). stride_bytes, dtypes: of out, a and b. Strides are (row, column).
     """
 
     __slots__ = ("op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs")

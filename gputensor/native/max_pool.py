@@ -60,7 +60,7 @@ def _made(
 
 
 def _grid(parts: Any) -> Any:
-    """Return an array of sums. Each sum adds one number from each part; all combinations occur."""
+    """Return the outer sum of 1-d arrays. It has one dimension for each array."""
     total = numpy.zeros((), numpy.int64)
     for part in parts:
         total = total[..., None] + part

@@ -211,7 +211,7 @@ def normal_tensors(
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
     """Draw normal numbers into `out`. Unlike in PyTorch, an operand may share memory with `out`,
-    because it is copied before the write."""
+    because the operand is copied before the write."""
 
     def apart(arg: str, x: Any) -> Any:
         if not isinstance(x, Tensor):

@@ -141,7 +141,7 @@ _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None) -> Kernel:
     """Make the kernel of a factory whose first `count` arguments are numbers. Equal numbers give
-    equal results, so it stores short cuts for small results.
+    equal results, so the kernel stores short cuts for small results.
 
     of_ints: the result's dtype if all numbers are ints and no dtype is given; None means the
     default dtype.

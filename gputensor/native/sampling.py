@@ -158,8 +158,8 @@ class How(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """One input element for each of the (N, P) points. at: flat indices. outside: a mask of the
-    points whose element is outside the image, or None. taps: one tap for each dimension."""
+    """One input element for each of the (N, P) points. at: the elements' flat indices. outside: a
+    mask of the points whose element is outside the image, or None. taps: one per dimension."""
 
     at: Any
     outside: Any
@@ -254,7 +254,7 @@ def _sampled_array(sizes: Sizes, how: How, x: Any, places: Any) -> Any:
 
 
 def _at_all_channels(spot: Spot, channels: int) -> Tensor:
-    """Return the spot's flat indices as (N, C, P)."""
+    """Return the flat indices of a Spot, (N, P), expanded to all channels: (N, C, P)."""
     return calls.expand(calls.unsqueeze(spot.at, 1), (-1, channels, -1))
 
 

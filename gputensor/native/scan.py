@@ -132,7 +132,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Make the kernel that returns the running extremes and their indices."""
+    """Make the kernel that returns the running maxima or minima, and their indices."""
 
     def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         x = _operand(loop, self, None)

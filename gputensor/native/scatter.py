@@ -194,7 +194,8 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any, start: Any = None
 ) -> None:
     """Store the short cut of a call whose value needs no conversion, once the call is repeated.
-    find(self, dim, index) returns the places. start: a number that is written to them first.
+    find(self, dim, index) returns the places. start: a number that is written to these places
+    first.
     """
     self, index, *values = [x for x in args if isinstance(x, Tensor)]
     if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):

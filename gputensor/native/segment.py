@@ -1,4 +1,4 @@
-"""segment_reduce: sums, means, products and extremes of runs along a dimension.
+"""segment_reduce: sums, means, products, maxima and minima of runs along a dimension.
 
 It is scatter_reduce with the run number of each position as index. Positions outside of all runs go
 to an additional last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.

@@ -215,8 +215,8 @@ def _learn(
     *rest: Any,
     of: int | None = None,
 ) -> None:
-    """Store the short cut of a sort. of: if the operator returns only one of (values, indices), its
-    index."""
+    """Store the short cut of a sort. of: 0 if the operator returns only the values, 1 if only the
+    indices, None if both."""
     if args[0]._geometry.dtype is dtypes.bfloat16:
         return
 

@@ -182,7 +182,7 @@ def _has_loop(self: Tensor) -> bool:
 _RULES = Rule("copy", "copy", UNARY), Rule("unary", "conj_physical", UNARY)
 
 
-# Made at the first call, because this module must not use operators while it is being imported.
+# The kernels are made at the first call, because this module must not use operators during import.
 @cache
 def _functional(is_turned: bool) -> Kernel:
     return pointwise.functional(operators._conj_physical, _RULES[is_turned])

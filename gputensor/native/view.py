@@ -138,7 +138,8 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
 
 
 def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the table of the operator that `reshape` calls for a view, and its arguments."""
+    """Return the table of the operator that `reshape` calls for a view, and the operator's
+    arguments."""
     if shape.is_contiguous:
         return operators.view.table, (sizes,)
     return operators._reshape_alias.table, (sizes, strides)

@@ -29,8 +29,8 @@ def _window(
     key_set: int, op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Make a window. shape(positions, last) computes it in float64 for the positions 0 to last; it
-    is rounded once."""
+    """Make a window. shape(positions, last) computes the window in float64 for the positions 0 to
+    last; the result is rounded once."""
     n = arguments.integer(op, "window_length", window_length, least=0)
     of = defaults.get_default_dtype() if dtype is None else dtype
     if of.category != FLOATING:

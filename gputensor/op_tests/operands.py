@@ -30,8 +30,8 @@ class T:
     values: `any` (extreme values of the dtype, NaN, infinities), `exact` (small numbers, for which
     a few operations are exact in every dtype), `nonzero` (exact, without 0), `positive` (uniform in
     [0.5, 1), so that sums do not cancel), `classes` (0, 1 or 2), `zeros`, `ones`.
-    dtype, layout: None means those of the test case. as_storage: pass the tensor's storage instead
-    of the tensor.
+    dtype, layout: None means the test case's. as_storage: pass the tensor's storage instead of the
+    tensor.
     """
 
     __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")

@@ -15,8 +15,8 @@ from .optimizer import Optimizer
 
 
 class Adafactor(Optimizer):
-    """Adafactor: divides the gradient by the root of its average square. The steps are relative to
-    the parameter's size.
+    """Adafactor: divides the gradient by the root of the average squared gradient. The steps are
+    relative to the parameter's size.
 
     For a parameter of two or more dimensions, the state holds only the means of the squares along
     the last two dimensions. The host reads norms at each step.

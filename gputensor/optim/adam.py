@@ -18,7 +18,7 @@ from .optimizer import Optimizer
 
 
 class Adam(Optimizer):
-    """Adam: steps of lr along the average gradient, divided by the root of its average square.
+    """Adam: steps of lr * average gradient, divided by the root of the average squared gradient.
 
     Args:
         betas: decay rates of the averages of gradients and of squares.

@@ -87,7 +87,7 @@ class Hooked:
         Args:
             hook: args are the arguments of `step`, beginning with the optimizer. It returns None,
                 or a pair (args, kwargs) that replaces them.
-            Returns: a handle; `handle.remove()` removes the hook.
+        Returns: a handle; `handle.remove()` removes the hook.
         """
         return RemovableHandle(self._step_hooks[0], hook, "register_step_pre_hook")
 

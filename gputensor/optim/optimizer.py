@@ -153,7 +153,7 @@ class Optimizer(Hooked):
 
         Args:
             closure: computes and returns the loss, and calls backward; called with grad enabled.
-            Returns: the closure's result.
+        Returns: the closure's result.
         """
         loss = None
         if closure is not None:
@@ -349,8 +349,8 @@ class Optimizer(Hooked):
                 raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        """Return the state of a parameter before its first step. Numbers of `_numbers` that are 0
-        may be left out."""
+        """Return the state of a parameter before its first step. A number that is named in
+        `_numbers` may be left out if it starts at 0."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:

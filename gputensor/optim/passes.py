@@ -209,7 +209,7 @@ def _pass(
 
 def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
     """Return a chain's program, or None if the chain cannot be one program. places: the numbers of
-    the tensors that are the chain's stores, then of those that are its inputs."""
+    the tensors that the chain stores, then of the tensors that it reads."""
     made = _without_copies(chain)
     if made is None:
         return None

@@ -17,7 +17,7 @@ from .optimizer import Optimizer
 
 
 class RMSprop(Optimizer):
-    """RMSprop: steps of lr along the gradient, divided by the root of its average square.
+    """RMSprop: steps of lr * gradient, divided by the root of the average squared gradient.
 
     Args:
         alpha: decay rate of the average.
@@ -65,7 +65,7 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Adagrad: steps of lr along the gradient, divided by the root of the sum of its squares.
+    """Adagrad: steps of lr * gradient, divided by the root of the sum of squared gradients.
 
     Args:
         lr_decay: lr is divided by 1 + (step - 1) * lr_decay.
@@ -103,7 +103,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Adadelta: steps of lr along grad * rms(earlier steps) / rms(gradients), where rms is the root
+    """Adadelta: steps of lr * gradient * rms(earlier steps) / rms(gradients), where rms is the root
     of an average square.
 
     Args:

@@ -2,10 +2,10 @@
 rejected during a capture.
 
 Work on a captured stream is recorded but not run. A runtime begins a `Capture` on a stream. Another
-stream joins when it waits for an event of the capture, and the first stream must wait for it before
-the capture ends. Calls that need a result, and calls that the driver rejects during a capture, are
-rejected here first, with the operator's name; the capture then continues. Other code only tests
-whether `capturing` is empty.
+stream joins when it waits for an event of the capture, and the first stream must wait for that
+stream before the capture ends. Calls that need a result, and calls that the driver rejects during a
+capture, are rejected here first, with the operator's name; the capture then continues. Other code
+only tests whether `capturing` is empty.
 
 Note [Random numbers of a graph] A call within a capture does not advance the generator. Its kernel
 receives the address of {seed, position}, and the number of blocks that earlier calls of the capture

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-# A pickle that names the class gets this text instead, because it must not call the class itself.
+# A pickle that names the class gets this text instead, because the pickle must not call the class
+# itself.
 _CLASS = "numpy.ndarray"
 # The dtypes of booleans, numbers and strings of fixed width, but not of objects.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")

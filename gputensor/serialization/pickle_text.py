@@ -251,8 +251,8 @@ class Writer:
         if number == len(self.storages):
             self.storages.append(storage)
         # A storage is written as bytes if its size is not a multiple of the element size, or if the
-        # dtype has no storage class. Otherwise its class is that of the first tensor that uses it,
-        # as in PyTorch.
+        # dtype has no storage class. Otherwise the dtype of the first tensor that uses it
+        # determines its class, as in PyTorch.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:

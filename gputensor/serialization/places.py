@@ -50,7 +50,7 @@ class Places:
                 if not count:
                     raise Damaged(f"{entry.filename} ends after {done} of {nbytes} bytes")
                 done += count
-            stream.read(1)  # the read at the entry's end makes zipfile check the CRC
+            stream.read(1)  # zipfile checks the CRC when the end of the entry is read
         return data
 
     def mapped(

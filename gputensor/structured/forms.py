@@ -1,6 +1,6 @@
 """Kernels of forms that are derived from another operator: in-place and out forms, copies of views,
 overloads that lack an argument, and the functional form of an in-place operator. They run on every
-device. Most of them copy a result, so a family with its own loops writes into `out` itself.
+device. Most of them copy a result. A family with its own loops avoids the copy: it writes to `out`.
 """
 
 from __future__ import annotations

@@ -227,8 +227,8 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """Return `function` with its other arguments bound, as a function of the library and the
-    arrays."""
+    """Bind the arguments that are not tensors. Return a function of the library, the result arrays
+    and the operands' arrays. before: the number of result arrays."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

@@ -40,8 +40,8 @@ def check_square(op: str, arg: str, x: Tensor) -> None:
 
 
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
-    """Check pivots before LAPACK receives them, because it uses them as addresses without a check.
-    Pivots on a GPU are not checked, because the host would have to wait."""
+    """Check pivots before LAPACK receives them, because LAPACK uses pivots as addresses without a
+    check. Pivots on a GPU are not checked, because the host would have to wait."""
     if not namespace.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
         raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 

@@ -88,8 +88,8 @@ def _to_host(to: Tensor, source: Tensor) -> None:
 
 
 def from_host(to: Tensor, source: Tensor) -> None:
-    """Copy all bytes from the first to the last element of a CPU tensor to a device: the reverse of
-    `on_host`."""
+    """Copy a CPU tensor's bytes to a device, from the first element to the last, gaps included. The
+    reverse of `on_host`."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)

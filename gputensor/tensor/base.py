@@ -189,7 +189,8 @@ class TensorBase:
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
-            data = storage._data  # read directly, because a property costs a Python frame
+            # `_data` is read directly, because a property costs a Python frame
+            data = storage._data
             if data is None:
                 data = storage._array  # no code has used this storage's bytes before
                 if type(data) is not _ndarray or not data.flags.c_contiguous:

@@ -2,8 +2,8 @@
 exchange/dlpack.py imports capsules.
 
 Note [A capsule from NumPy] A DLPack capsule needs a C function that frees it from any thread, with
-or without the GIL, even while the interpreter ends. A Python callback is no such function, but
-NumPy's deleter is. So an export makes the capsule of a small NumPy array with the same number of
+or without the GIL, even while the interpreter ends. A Python callback cannot do this, but NumPy's
+deleter can. So an export makes the capsule of a small NumPy array with the same number of
 dimensions. This array's base object keeps the tensor's memory alive. Then the export overwrites the
 fields of the struct: address, device, dtype, sizes, strides, flags. The standard fixes the layouts
 of the structs (dlpack.h, versions 0.8 and 1.x).

@@ -46,7 +46,8 @@ def flat(storage: Storage) -> Tensor:
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
-    """Return the storage's bytes on the host. It is a copy if the storage is on another device."""
+    """Return the storage's bytes on the host. They are a copy if the storage is on another
+    device."""
     return flat(storage).cpu()._get_array()
 
 

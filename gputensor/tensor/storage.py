@@ -291,14 +291,14 @@ def _byte(value: Any) -> int:
 
 
 class ExposedStorage(Storage):
-    """A storage whose bytes other code may write to without reporting it."""
+    """A storage whose bytes other code may change without a report to gputensor."""
 
     __slots__ = ()
     is_exposed = True
 
 
-# Functions that are called with each storage that other code can access from now on, or that is
-# about to be written to without an operator; see fusion/.
+# Functions that are called with a storage before other code can access its bytes, or before its
+# bytes are written without an operator; see fusion/.
 on_exposure: list[Callable[[Storage], None]] = []
 
 

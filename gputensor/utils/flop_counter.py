@@ -53,7 +53,7 @@ def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
 
 def _attention(products: int, q: Any, k: Any, v: Any) -> int:
     """Return the number of operations in `products` matrix products of (L, E) and (E, S). E is the
-    width of the queries in half of them, and the width of the values in the others."""
+    width of the queries in half of the products, and the width of the values in the other half."""
     rows = math.prod(q.shape[:-1]) * k.shape[-2]
     of_values = products // 2
     return int(2 * rows * ((products - of_values) * q.shape[-1] + of_values * v.shape[-1]))

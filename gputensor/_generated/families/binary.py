@@ -2037,8 +2037,8 @@ op_heaviside_out = _define(
     "aten::heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def heaviside(input, values, *, out=None):
-    """The Heaviside step function, 0 for negative and 1 for positive elements; values where input
-    is 0.
+    """The Heaviside step function, 0 for negative and 1 for positive elements; the element of
+    values where input is 0.
 
     Args:
         input: (*), any dtype but complex.
@@ -2062,8 +2062,8 @@ def heaviside(input, values, *, out=None):
     except Exception as error: return _refuse(error, "heaviside", heaviside, locals())
 
 def Tensor_heaviside(self, values):
-    """The Heaviside step function, 0 for negative and 1 for positive elements; values where self
-    is 0. See gt.heaviside."""
+    """The Heaviside step function, 0 for negative and 1 for positive elements; the element of
+    values where self is 0. See gt.heaviside."""
     try:
         short = op_heaviside.table.short.get((self._geometry, values._geometry))
         if short is not None and (made := short(self, values)) is not None:
@@ -2076,8 +2076,8 @@ def Tensor_heaviside(self, values):
 op_heaviside_ = _define(
     "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)", ("pointwise",))
 def Tensor_heaviside_(self, values):
-    """In place: The Heaviside step function, 0 for negative and 1 for positive elements; values
-    where self is 0. See gt.heaviside."""
+    """In place: The Heaviside step function, 0 for negative and 1 for positive elements; the
+    element of values where self is 0. See gt.heaviside."""
     try:
         short = op_heaviside_.table.short.get((self._geometry, values._geometry))
         if short is not None and (made := short(self, values)) is not None:

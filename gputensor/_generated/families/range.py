@@ -151,7 +151,7 @@ op_linspace_Scalar_Tensor_out = _define(
 def linspace(
         start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False, out=None):
-    """Evenly spaced numbers from start to end, both included; steps is how many.
+    """Evenly spaced numbers from start to end, both included; steps is their number.
 
     Args:
         start, end: number or Tensor.

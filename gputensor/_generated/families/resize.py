@@ -70,7 +70,7 @@ op_set__source_Tensor = _define(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
     ("inplace_view", "reads_storage",))
 def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
-    """Replace this tensor's storage, sizes and strides by those of a tensor or a storage; without
+    """Replace this tensor's storage, sizes and strides by a tensor's or a storage's; without
     arguments, by an empty storage.
 
     Args:

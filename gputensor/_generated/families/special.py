@@ -669,7 +669,7 @@ op_special_entr = _define("aten::special_entr(Tensor self) -> Tensor", ("pointwi
 op_special_entr_out = _define(
     "aten::special_entr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def special_entr(input, *, out=None):
-    """-input * log(input), 0 at 0 and minus infinity below.
+    """-input * log(input), 0 at 0 and minus infinity for negative elements.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.

@@ -179,8 +179,8 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     """Call the handler of an argument or mode. Return None if there is no handler, or if an outer
     function of gputensor will call it.
 
-    given: the function's arguments by name, with the defaults of those that were left out. Called
-    by dispatch/refusal.py, three calls inside of the function.
+    given: the function's arguments by name, with the defaults of omitted arguments. Called by
+    dispatch/refusal.py, three calls inside of the function.
     """
     if not has_torch_function(given.values()):
         return None
@@ -202,7 +202,7 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
 
 
 def _called_name(function: Any) -> Any:
-    """Return the function by whose name the program called a function with several names. Called
+    """A function may have several names. Return the one with the name that the program used. Called
     by `override`."""
     code = sys._getframe(4).f_code
     found = function.__globals__.get(code.co_name)
@@ -227,8 +227,8 @@ def _enter_declared(
 
 
 def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the mode for a function of entries.py, or the handler of an argument after the mode. It
-    sees an attribute that the program reads, but not those that our functions read."""
+    """Call the mode for a function of entries.py, or the handler of an argument after the mode. The
+    mode sees attributes that the program reads, but not attributes that our functions read."""
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
         caller = sys._getframe(2)
@@ -239,7 +239,7 @@ def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _reaches_program(caller: FrameType) -> bool:
-    """True if the mode must be called for a call of an operator or function by this frame. Raises:
+    """True if the mode must be called when this frame calls an operator or function. Raises:
     Overridden if a public function that is still running will call the mode."""
     found = boundary(caller)
     if found == "caught":
@@ -285,7 +285,7 @@ _OTHERS = {
 
 
 def _is_overridable(function: Any, caller: FrameType | None) -> bool:
-    """True if a mode sees the call of this function by a frame."""
+    """True if a mode sees a frame's call of this function."""
     if function in OF_INIT:
         return caller is None or caller.f_globals.get("__name__") != _INIT
     return not is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
@@ -321,8 +321,8 @@ def _with_defaults(
 def _as_given(
     function: Callable[..., Any], given: Mapping[str, Any], named: Collection[str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments, but leave out those that equal their defaults. named: the names of
-    arguments that were given by keyword."""
+    """Return the arguments that differ from their defaults. named: the names of arguments that were
+    given by keyword."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     behind: list[Any] = []  # defaults that are passed only if a later argument is passed

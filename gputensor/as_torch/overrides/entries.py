@@ -31,9 +31,9 @@ _NOT_OVERRIDDEN = {
 }  # fmt: skip
 # Methods that call a handler of the tensor's class, but no mode.
 _NOT_OF_MODES = {"__reduce_ex__"}
-# Functions of `torch` that are not operators, beside those that `refusal.declares` made. Then the
-# generated functions and methods that change their variables before they run the operator, so that
-# a handler would get other arguments than the program passed; `contiguous` may run no operator.
+# Functions of `torch` that are not operators and that `refusal.declares` did not make. Also
+# generated functions and methods that change their variables before they run the operator: a
+# handler would get other arguments than the program passed. `contiguous` may run no operator.
 _FUNCTIONS = (
     "tensor", "as_tensor", "asarray", "result_type", "can_cast", "promote_types",
     "empty", "zeros", "ones", "rand", "randn", "arange",
@@ -148,8 +148,8 @@ def _calls_handlers(name: str, value: Any) -> bool:
 
 
 def _runs_no_operator(function: Any) -> bool:
-    """True for our functions that are neither generated nor made by `refusal.declares`. Those call
-    handlers when they fail."""
+    """True for our functions that are neither generated nor made by `refusal.declares`. Generated
+    and declared functions call handlers when they fail."""
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_PACKAGE):
         return False
     return function.__code__ is not DECLARED and "_refuse" not in function.__code__.co_names

@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from .entries import members
 from . import handle_torch_function, has_torch_function
 
-# PyTorch's namespace -> the name of our module, and how names of its functions begin. A function
+# PyTorch's namespace -> the name of our module, and the prefix of its functions' names. A function
 # with several names has the first of them in this order.
 _NAMESPACES = {
     "torch.nn.functional": ("nn.functional", ""), "torch.functional": ("functional", ""),
@@ -86,8 +86,8 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 def wrap_torch_function(
     dispatcher: Callable[..., Iterable[Any]],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator for functions that call handlers. dispatcher: a function with the same arguments
-    that returns those that may have a handler."""
+    """Decorator for functions that call handlers. dispatcher: a function with the same arguments.
+    It returns the arguments that may have a handler."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

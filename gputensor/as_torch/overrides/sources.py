@@ -1,5 +1,5 @@
-"""How PyTorch implements a function. Handlers get other types and arguments for functions that are
-written in Python there than for compiled ones."""
+"""How PyTorch implements a function. The types and arguments that handlers get depend on whether a
+function is written in Python or compiled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ...tensor.tensor import Tensor
 PACKAGE = __name__.partition(".")[0]
 signature = functools.cache(inspect.signature)
 
-# Modules of functions that are written in Python in PyTorch, and pass arguments with a default by
-# keyword; and those of the functions that are compiled, and pass arguments as they were given.
+# Modules whose functions are written in Python in PyTorch. They pass arguments with a default by
+# keyword. _COMPILED: the exceptions in these modules, which pass arguments as they were given.
 _IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
 _COMPILED = {
     "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
@@ -63,6 +63,6 @@ def rule_of(func: Any) -> str:
         return OF_PYTHON if is_of_python(func) else OF_PARSER
     if name in _METHODS_IN_PYTHON:
         return OF_PYTHON
-    # `cpu` has an argument in PyTorch; the others do not parse theirs
+    # in PyTorch, methods without arguments do not parse them; `cpu` has an argument there
     is_parsed = name == "cpu" or len(signature(func).parameters) > 1
     return OF_PARSER if is_parsed and name not in ("apply_", "new_tensor") else OF_SELF

@@ -1,4 +1,5 @@
-"""The methods and attributes of tensors whose class has `__torch_function__`. They call it."""
+"""Methods and attributes of tensors whose class has `__torch_function__`. They call this
+handler."""
 
 from __future__ import annotations
 

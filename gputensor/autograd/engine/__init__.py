@@ -73,8 +73,7 @@ def grad(
     Args:
         grad_outputs, retain_graph, create_graph: as in `backward`.
         allow_unused: return None for an input on which the outputs do not depend; do not raise.
-        is_grads_batched: the first dimension of grad_outputs is a batch, and so is that of the
-            results.
+        is_grads_batched: the first dimension of grad_outputs and of the results is a batch.
         materialize_grads: return zeros for an input on which the outputs do not depend.
     """
     if materialize_grads and allow_unused is False:

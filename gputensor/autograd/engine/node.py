@@ -1,7 +1,7 @@
 """Run one node or leaf that has hooks or other attachments.
 
 This module handles hooks, requested inputs, users' functions, anomaly mode and streams. Most nodes
-have none of these; run.py runs those nodes itself.
+have no attachments, and run.py runs them itself.
 """
 
 from __future__ import annotations

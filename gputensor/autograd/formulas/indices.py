@@ -117,7 +117,7 @@ def _counts(grad: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor
 def _shared(
     grad: Tensor, self: Tensor, dim: int, index: Tensor, source: Tensor, result: Tensor
 ) -> Tensor:
-    """Return the gradient, divided evenly among equal extreme elements."""
+    """Return the gradient, divided evenly among equal maxima or minima."""
     is_extreme = _as(source == functions.gather(result, dim, index), self)
     return grad / functions.scatter_add(_as(self == result, self), dim, index, is_extreme)
 

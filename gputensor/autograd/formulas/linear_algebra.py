@@ -145,12 +145,12 @@ def linalg_lu_factor_backward(grad: Tensor, LU: Tensor, pivots: Tensor) -> Tenso
     k = min(m, n)
     to_l = _tril(calls.narrow(grad, -1, 0, k), -1)
     to_u = _triu(calls.narrow(grad, -2, 0, k))
-    if m < n:  # the columns beyond the square depend on L
+    if m < n:  # U's columns beyond the leading square depend on L
         beside = calls.narrow(to_u, -1, k, n - k)
         to_rest = _solve_triangular(_H(L), beside, True, True, True)
         to_l = to_l - _tril(_mm(to_rest, _H(calls.narrow(U, -1, k, n - k))), -1)
         to_u, U = calls.narrow(to_u, -1, 0, k), calls.narrow(U, -1, 0, k)
-    elif m > n:  # the rows below the square depend on U
+    elif m > n:  # L's rows below the leading square depend on U
         below = calls.narrow(to_l, -2, k, m - k)
         to_rest = _solve_triangular(_H(U), below, False, False)
         to_u = to_u - _triu(_mm(_H(calls.narrow(L, -2, k, m - k)), to_rest))

@@ -245,8 +245,8 @@ def grid_sampler_gradients(
     grad: Tensor, input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Return the gradients of grid_sample. A loop computes them. If they are differentiated
-    themselves, operators compute them."""
+    """Return the gradients of grid_sample. One loop computes them if no graph is recorded for them;
+    otherwise differentiable operators compute them."""
     given = (grad, input, grid, mode, padding, align_corners, wanted)
     if grad_mode.get() != DEFAULT:
         return calls._grid_sampler_backward(*given)
@@ -263,8 +263,8 @@ def attention_gradients(
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
     dropout_p: float = 0.0, seed: int = 0, block: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return the gradients of attention. A loop computes them tile by tile. If they are recorded
-    for differentiation, operators over all scores compute them."""
+    """Return the gradients of attention. One loop computes them tile by tile if no graph is
+    recorded for them; otherwise differentiable operators over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
         found: tuple[Tensor, ...]
@@ -331,9 +331,8 @@ def recurrent_gradients(
     cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
     batch_sizes: Sequence[int], wanted: tuple[bool, ...],
 ) -> Sequence[Tensor | None]:  # fmt: skip
-    """Return the gradients of a recurrent layer, from the values that the layer saved. If these
-    gradients are differentiated themselves, or if nothing was saved, operators compute all steps
-    again."""
+    """Return the gradients of a recurrent layer, from the values that the layer saved. If a graph
+    is recorded for these gradients, or if nothing was saved, operators compute all steps again."""
     found = recurrent.Operands(
         input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
     )  # fmt: skip

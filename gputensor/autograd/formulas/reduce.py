@@ -41,7 +41,7 @@ def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor
 def extremum_backward(
     grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """Return the gradient, divided evenly among equal extreme elements."""
+    """Return the gradient, divided evenly among equal maxima or minima."""
     ndim = self._geometry.ndim
     is_extreme = _with_dims(result, ndim, dim, keepdim) == self
     count = calls.sum_dim_IntList(is_extreme, None if dim in ((), []) else dim, True)
@@ -199,8 +199,8 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """Return the gradient of x1 or of x2, whose batches may be broadcast. A loop computes it,
-    unless it is differentiated itself."""
+    """Return the gradient of x1 or of x2, whose batches may be broadcast. One loop computes the
+    gradient if no graph is recorded for it; otherwise differentiable operators compute it."""
     if is_second:
         grad, x1, x2, result = grad.mT, x2, x1, result.mT
     if grad_mode.get() != DEFAULT:

@@ -39,10 +39,10 @@ def not_implemented(operand: str) -> Any:
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
     """Return the gradient of cumprod.
 
-    The gradient at the first zero of a row uses the products without that zero. The gradient behind
-    the first zero is 0. Second derivatives need the latter as a function of the first zero. So it
-    is computed as that zero times the gradient of the row with 1 in the zero's place. Derivatives
-    up to `order` are right for any zeros.
+    The gradient at the first zero of a row uses the products without that zero. After the first
+    zero, the gradient is 0, but second derivatives need it as a function of that zero. So it is
+    computed as the zero times the gradient of the row with 1 in the zero's place. Derivatives up to
+    `order` are right for any zeros.
     """
     if grad._geometry.numel <= 1:
         return grad
@@ -81,6 +81,6 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
 
 def evenly_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """Return the gradient of an extreme element, divided among all elements equal to it."""
+    """Return the gradient of a maximum or minimum, divided among all elements equal to it."""
     chosen = functions.where(result == result, self == result, self != self)
     return functions.where(chosen, grad / calls.sum(chosen, dtype=None), 0.0)

@@ -41,7 +41,7 @@ def reached(hop: dict[str, Any]) -> dict[str, str]:
 
 
 def passed(hop: dict[str, Any]) -> list[str]:
-    """Return the keys before the reached slot, which have no kernel (they fall through)."""
+    """Return the keys before the reached slot. They have no kernel, so the call fell through."""
     keys = [slot["key"] for slot in hop["slots"]]
     return keys[: keys.index(hop["key"])] if hop["key"] in keys else []
 

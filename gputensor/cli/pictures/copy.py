@@ -66,7 +66,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
         for x in xs.values():
             picture.text(x + wide / 2, y + 4, "⋮", "dim", 11, anchor="middle")
     (_, x, y), (_, to_x, to_y) = min(first_ones), max(first_ones)
-    # beside the cells, so that no number is covered
+    # draw the arrow beside the numbers of the cells, so that it covers none of them
     if side.along == shown.x or shown.found["kernel"] in UNITS:
         x, to_x = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
         picture.path(f"M{x:g} {y - 7:g}H{to_x:g}", "way")

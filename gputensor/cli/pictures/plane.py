@@ -152,8 +152,8 @@ class Plane:
 
 
 def _shown(size: int, box: int, columns: int) -> list[int]:
-    """Return the indices to show: all if they fit, otherwise those at the beginning, at the edge of
-    the first box, and at the end."""
+    """Return the indices to show: all if they fit, otherwise indices at the beginning, at the edge
+    of the first box, and at the end."""
     if size <= columns:
         return list(range(size))
     room = min(columns, _SHOWN)

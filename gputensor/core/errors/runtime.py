@@ -20,8 +20,8 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
-    """Make the error for exhausted device memory. The message has the request and the use in
-    bytes."""
+    """Make the error for exhausted device memory. The message states the requested bytes and the
+    bytes in use."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"

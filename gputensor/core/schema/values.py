@@ -24,7 +24,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 class Frozen:
     """An immutable value. Its text determines equality and hash."""
 
-    # Not a dataclass, because importing dataclasses takes too long.
+    # This class is not a dataclass, because importing dataclasses takes too long.
     __slots__: tuple[str, ...] = ()
 
     def _set(self, *values: Any) -> None:

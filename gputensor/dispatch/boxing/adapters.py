@@ -1,9 +1,9 @@
 """Adapters that let a dispatch table call kernels of any calling convention as kernel(key_set, *all
 arguments).
 
-An adapter is made when a slot of the table is computed; a native kernel needs none. The names of
-keyword-only arguments, the masked key set and the check of the result are also prepared then, not
-at each call.
+An adapter is made when a slot of the table is computed; a native kernel needs none. The adapter
+also contains the names of keyword-only arguments, the masked key set and the check of the result,
+so that calls need not compute them.
 """
 
 from __future__ import annotations

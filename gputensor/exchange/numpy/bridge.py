@@ -38,8 +38,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
-    """Same as `from_numpy`, for an array to which no other code has a reference, so that no other
-    code can write to it."""
+    """Same as `from_numpy`, for an array that only the caller refers to, so that no other code can
+    write to it."""
     made = from_numpy(array)
     if made._array is not None:
         made._storage = None

@@ -57,8 +57,8 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
     """Return the content of x, cast if type promotion requires it.
 
-    A 0-d operand does not determine the result's dtype. But the batch of 0-d operands is a tensor
-    with one dimension, which would determine it. So the batch is cast to the common dtype of the
+    A 0-d operand does not determine the result's dtype. But the batch of 0-d operands has one
+    dimension, so it would determine the dtype. So the batch is cast to the common dtype of the
     entries.
     """
     value: Tensor = x.value
@@ -97,7 +97,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule for arguments that are dimensions: they are increased by one. If no dimension
     is given, the operator uses all dimensions of the entries.
 
-    argument: "insert" if the dimensions are those of a result with one more dimension than the
+    argument: "insert" if they are dimensions of a result that has one more dimension than the
     operand; "free" if the index operand has one dimension and no batch; "apart" if an operand has
     fewer dimensions than the others.
     """
@@ -141,7 +141,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands with at most one dimension. All entries may share such an operand.
+# Operands that have at most one dimension, and that all entries may share.
 _FREE = ("index", "value")
 
 

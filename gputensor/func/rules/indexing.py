@@ -199,8 +199,8 @@ def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of unfold_backward: the sizes and the dimension among the arguments are those
-    of the input."""
+    """The batch rule of unfold_backward: the sizes and the dimension among the arguments are the
+    input's."""
     grad, sizes, dim, *rest = args
     if not sizes:
         return grad.sum()

@@ -205,7 +205,7 @@ class _Rows:
         return _UNREAD - code
 
     def _is_narrow(self, value: int) -> bool:
-        """True for an operand with fewer elements than a row has."""
+        """True for an operand with fewer elements than a row."""
         if value in self.chain.steps:
             return value in self.rows
         return value < 0 or self.views[value] != self.shape

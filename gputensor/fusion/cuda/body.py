@@ -70,8 +70,8 @@ class Written:
         drawn, given = chain.drawn, range(len(chain.inputs))
         others = [n for n in chain.steps if n not in drawn]
         steps = [chain.steps[n] for n in others]
-        # The value numbers of a body: first inputs, then random numbers that replace inputs, then
-        # results.
+        # The values of a body are numbered in this order: inputs in memory, random values that the
+        # kernel draws instead of loading them, results of the other steps.
         self.place = {n: place for place, n in enumerate([*given, *drawn, *others])}
         if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
             made = tuple([self._drawn(chain.steps[n]) for n in drawn])
@@ -87,7 +87,7 @@ class Written:
             return True
         if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
-        if what.entry.plan.scalar_operands:  # on the CPU, without an address on the device
+        if what.entry.plan.scalar_operands:  # 0-d CPU operands have no address on the device
             return False
         if what.family != "copy" and what.family != "where":
             name = "add_alpha" if loop == "sub_alpha" else loop

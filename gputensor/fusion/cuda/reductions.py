@@ -114,8 +114,9 @@ def _as_kept(x: Geometry, step: Instruction) -> Sizes:
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """Coalesce a reduction's dimensions. Returns the sizes and a list of strides in bytes: those in
-    `walks` (results, then operand), those of the chain's inputs, and those in `more`."""
+    """Coalesce a reduction's dimensions. Return the sizes, and the strides in bytes: first `walks`,
+    then the strides of the chain's inputs, then `more`. walks: the strides of a result, of the
+    operand, and perhaps of a second result."""
     sizes = part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
     inputs = [_strides_over(sizes, x) for x in part.inputs]

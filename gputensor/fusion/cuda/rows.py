@@ -48,7 +48,7 @@ def reads_its_rows(chain: Chain) -> bool:
 
 
 def _read(chain: Chain) -> set[int]:
-    """Return the values that other instructions read."""
+    """Return the values that the chain's instructions read."""
     return {x for step in chain.instructions if not step.what.part for x in step.operands}
 
 

@@ -194,7 +194,7 @@ def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
 
 def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
     """Return, for each dimension of `base`, its index in `shape`. Return None if the dimensions of
-    `shape` are not a permutation of those of `base`."""
+    `shape` are not a permutation of base's dimensions."""
     if shape.ndim != base.ndim or shape.dtype is not base.dtype:
         return None
     left = list(zip(shape.sizes, shape.strides))

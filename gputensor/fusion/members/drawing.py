@@ -3,8 +3,8 @@
 Note [Numbers that wait]
 A call takes its part of the generator's stream when it is recorded, even if the numbers are never
 read, so the generator's position is the same as without fusion. The numbers are a function of the
-element's position. The tensor needs no memory until they are computed, because the fill overwrites
-all of it. A replay first takes from the same generators in the same order.
+element's position. The tensor needs no memory until the numbers are computed, because the fill
+overwrites the whole tensor. A replay first takes from the same generators in the same order.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Reductions as members of a chain: sums and similar operators.
 
 Note [A chain that is reduced]
-A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
-these are stored only if needed. Its result is pending, too. Readers of the result form another
-chain. If rows are short, however, operators that broadcast the result back to the rows continue in
-the same chain, so that a softmax reads its operand once. A reduction of a large computed operand is
-recorded as well, so that other readers can join it: a sum and a sum of squares read the operand
-once. A small computed operand is recorded if that allows the next call to be replayed.
+A reduction of a recorded value joins its recording. The reduction reads elements while they are
+computed, and they are stored only if needed. The reduction's result is pending, too. Readers of the
+result form another chain. If rows are short, however, operators that broadcast the result back to
+the rows continue in the same chain, so that a softmax reads its operand once. A reduction of a
+large computed operand is recorded as well, so that other readers can join it: a sum and a sum of
+squares read the operand once. A small computed operand is recorded if that allows the next call to
+be replayed.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ class _Entry:
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # Because of these values, kernels store no short cut, and of this entry's methods they call
-    # only `fresh` and `write`.
+    # With these values, kernels store no short cut and call only this entry's methods `fresh` and
+    # `write`.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:

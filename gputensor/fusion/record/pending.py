@@ -16,8 +16,8 @@ from ...tensor.storage import Storage
 
 
 class Pending(Storage):
-    """A storage with pending bytes. `_array` is the recording that computes them, and `_step` is
-    the number of their step in it.
+    """A storage with pending bytes. `_array` is the recording that computes the bytes, and `_step`
+    is the number of the recording's step.
 
     When the step has run, the object becomes a Storage with the bytes. Other slots stay empty,
     because one object is made for each operator.

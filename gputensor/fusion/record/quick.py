@@ -8,9 +8,9 @@ the CPU call that function directly, because they have checked the operands. As 
 
 Note [Recording beside other threads]
 A thread that reads a result runs this thread's recording. It first closes the recording and then
-collects the wanted results; this code first adds a result to the wanted ones and then checks that
-the recording is still open. If it is closed, the result may have been missed and is recorded again.
-So this code needs no lock; a lock would add a tenth to the cost.
+collects the wanted results; this code first adds a result to the wanted results and then checks
+that the recording is still open. If it is closed, the result may have been missed and is recorded
+again. So this code needs no lock; a lock would add a tenth to the cost.
 """
 
 from __future__ import annotations
@@ -177,9 +177,9 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
 
 
 # The following functions `record` repeat code, because every operator in a block runs one of them,
-# and calls of further functions would take a third of its time. A `record` is called only with
-# operands of the geometries for which it was made. It returns None if the operator must run
-# immediately: see `is_small`.
+# and calls of further functions would take a third of the operator's time. A `record` is called
+# only with operands of the geometries for which it was made. It returns None if the operator must
+# run immediately: see `is_small`.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:
@@ -241,10 +241,10 @@ def _of_tensor(
     what: Recorded, one: Any, is_first: bool, beside: Any, kind: Any, bound: float | None,
     keys: int, slow: Kernel,
 ) -> Kernel:  # fmt: skip
-    """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
-    beside: the number or the parameters. With a bound, the function accepts all numbers between
-    -bound and bound; without a bound, only the values in `beside`. is_first: the tensor is the
-    first operand."""
+    """Return the function for a tensor and a number (kind NUMBER), or for a tensor only (kind
+    PARAMS). beside: the number or the parameters. With a bound, the function accepts all numbers
+    between -bound and bound; without a bound, only `beside`. is_first: the tensor is the first
+    operand."""
     at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any = beside) -> Any:

@@ -189,7 +189,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
 def _copied(
     held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
 ) -> int:
-    """Record steps in another recording. Return the number of the last step there."""
+    """Record steps in the recording `target`. Return the number that the last step has there."""
     read = {code for n in steps for code in held.settled()[n][1]}
     known = {
         3 * n + 1: target.input(x, 0, held.steps[n][0].geometry, None)

@@ -216,8 +216,8 @@ class Recorder:
         return recording
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
-        """Run the recordings that read a storage, except the one about to write to it. The
-        recording that computes it, if it is pending, is not run here."""
+        """Run the recordings that read a storage, except the recording that is about to write to
+        it. If the storage is pending, the recording that computes its bytes is not run here."""
         with lock:
             for recording in [*self.pending]:
                 if recording is writer:
@@ -305,8 +305,8 @@ class StandIn:
 
 
 def kernels_of(operator: Operator, entry: type) -> tuple[Any, ...]:
-    """Return the operator's kernels, made again for a StandIn: for the CPU, and for any device if
-    this is another kernel."""
+    """Return the operator's kernels, made again for a StandIn: the kernel of all devices, or the
+    CPU's kernel and the kernel of all other devices."""
     factory, loop = bound[operator]
     made = factory(StandIn(operator, entry), loop)
     return made if type(made) is tuple else (made,)

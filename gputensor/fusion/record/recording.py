@@ -10,8 +10,8 @@ change after that; it runs when it is needed. A recording runs at once when
 - another stream becomes current, or an event is recorded or waited for (runtime/settling.py),
 - it has `LONGEST` instructions, or the block is left.
 
-A value whose storage only the recording references is never stored, and steps needed only for it
-are never run. (A weak reference to each value would add a tenth to the cost of recording.)
+A value whose storage only the recording references is never stored, and steps that only this value
+needs are never run. (A weak reference to each value would add a tenth to the cost of recording.)
 
 Note [Memory that others share]
 docs/fusion.md has the rule. Here memory is shared (`is_exposed`) if it came from NumPy or DLPack,

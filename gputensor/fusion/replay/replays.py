@@ -53,7 +53,8 @@ class Replays:
         self.last: list[Callable[[Any], Any]] = [lambda args: None]
 
     def fused(self) -> Callable[..., Any]:
-        """The function within a block of `gt.fuse` around each call that is not replayed."""
+        """Return a function that replays a call if there is a plan for it. Otherwise it runs the
+        call's Python within a block of `gt.fuse`."""
         last, found = self.last, self.found
 
         @functools.wraps(self.function)

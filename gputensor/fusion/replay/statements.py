@@ -83,7 +83,8 @@ class Statements:
         """Take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            # under a capture, a kernel gets its position in the stream
+            # in a capture, the position in the random stream must be read when the graph is
+            # replayed
             names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
@@ -109,7 +110,8 @@ class Statements:
         """Return the name of a value's tensor."""
         if n < self._trace.n_given:
             return f"x{self._places[n]}"
-        if n not in self._tensors:  # what `from_array` does for a thread outside of every block
+        # the lines do the work of `from_array` for a thread outside of every block
+        if n not in self._tensors:
             self._tensors.add(n)
             self.lines += [
                 f"t{n} = blank()", f"t{n}._geometry = g{n}_", f"t{n}._keys = keys",

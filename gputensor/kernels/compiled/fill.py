@@ -11,7 +11,8 @@ from ...runtime import cpu
 from ..cpu import fill as numpys
 from . import library
 
-# Below this number of bytes, NumPy's loop is faster than a copy of one element.
+# Below this number of bytes, NumPy's fill is faster than the compiled copy of one element to all
+# places.
 _SMALL = 1 << 18
 
 _copy = library.function("copy", "copy")

@@ -119,11 +119,11 @@ def program(
     `bind`.
 
     row: if given, the blocks are rows of at most this length, and steps may be functions of rows;
-    see `read_step` in engine/chain/chain.cpp. shapes: then the shape in which the program takes
-    each array, (rows, elements) or (elements,), which are divided into rows. Arrays of other shapes
-    must be contiguous. wholes: for each stored value that is a reduction to one element: the
-    function of family "reduce" that merges the results of rows in pairs, the divisor of a mean or
-    0, and the output's dtype code; None for other values.
+    see `read_step` in engine/chain/chain.cpp. shapes: if `row` is given, the shape in which the
+    program takes each array: (rows, elements), or (elements,), which are divided into rows. Arrays
+    of other shapes must be contiguous. wholes: for each stored value that is a reduction to one
+    element: the function of family "reduce" that merges the results of rows in pairs, the divisor
+    of a mean or 0, and the output's dtype code; None for other values.
     """
     library = choice().library
     found: Loop | None = (

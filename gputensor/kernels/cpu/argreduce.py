@@ -1,4 +1,4 @@
-"""out[r] = index of the extreme of row r along one axis.                         family: argreduce
+"""out[r] = index of the maximum or minimum of row r along one axis.             family: argreduce
 
 Numbers  the first of equal elements, and the first NaN if there is one.
 """
@@ -29,7 +29,8 @@ def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims:
 def _select(
     x: np.ndarray, found: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool
 ) -> None:
-    """Write the indices of the extremes to `out`, and the elements at these indices to `values`."""
+    """Write the indices of the maxima or minima to `out`, and the elements at these indices to
+    `values`."""
     _store(out, found, axis, keepdims)
     if axis < 0:
         axis += x.ndim or 1

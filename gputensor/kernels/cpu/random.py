@@ -125,7 +125,7 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
 
 def words_from(seed: int, offset: int) -> Any:
     """Return a bit generator whose next word is lane 0 of the block with counter `offset`."""
-    # Imported here, because a global import would slow down the import of the package.
+    # Philox is imported here, because a global import would slow down the import of the package.
     from numpy.random import Philox
 
     return Philox(counter=(offset - 1) % 2**256, key=seed & _WORD)

@@ -43,8 +43,8 @@ def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 
 def _is_one(value: Any) -> bool:
-    """Return True for a factor of 1. The product with it is skipped, because it would turn complex
-    infinities into NaN."""
+    """Return True for a factor of 1. A product with 1 is skipped, because the product would turn
+    complex infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 

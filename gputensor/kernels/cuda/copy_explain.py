@@ -15,8 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`. walk, plan: they describe the first launch if a copy needs several
-    similar launches. str() draws a diagram. gpu: the GPU for which the copy is planned."""
+    """The result of `explain`; str() draws a diagram. walk, plan: of the first launch, if a copy
+    needs several similar launches. gpu: the GPU for which the copy is planned."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 

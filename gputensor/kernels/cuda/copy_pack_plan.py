@@ -145,7 +145,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # Only one index of the next dimension would fit.
+            return dims[:number]  # The box has room for only one index of this dimension.
         chunks[d] = most
         volume = volume // have * most
         run *= most

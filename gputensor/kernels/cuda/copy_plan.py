@@ -137,8 +137,8 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """Choose the plan if src has no direction. A tile can still combine reads of the same
-    sectors."""
+    """Choose the plan if src has small strides along no dimension. A tile can still combine reads
+    of the same sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:

@@ -50,7 +50,7 @@ ROW_BLOCK = 256
 # Rows of at least this length are divided among blocks. Each thread then divides once, instead of
 # once per unit.
 LONG_ROW_BYTES = 2048
-# Copies of shorter rows use no shifted accesses.
+# Rows of fewer bytes are copied without shifted accesses.
 SHIFTED_FROM_BYTES = 512
 # Shifted accesses are used if aligned accesses would have fewer bytes than this.
 SHIFTED_BELOW = 4

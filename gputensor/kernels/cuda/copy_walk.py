@@ -193,8 +193,8 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """Return the bytes of the sectors that one side touches, and the bytes of those that it covers
-    only partly."""
+    """Return the bytes of the sectors that one side touches, and the bytes of sectors that it
+    covers only partly."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0

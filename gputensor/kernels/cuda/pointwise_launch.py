@@ -12,7 +12,7 @@ alignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -108,7 +108,8 @@ class Contiguous(launch.Launch):
             self.family, self.op, self.defines, self.n_pointers, self.values, self.packers,
             layout.numel, self.per_thread, self.given,
         )  # fmt: skip
-        return _by_address(made, self.family, self.op, layout, layout.shape, layout.stride_bytes)
+        strides = [*layout.stride_bytes]
+        return _by_address(made, self.family, self.op, layout, layout.shape, strides)
 
 
 def _bind(family: str, op: str, layout: Any) -> Any:
@@ -159,7 +160,7 @@ class ByAddress:
 
 
 def _by_address(
-    one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: Sequence[Any]
+    one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
     """Return `one`, or an object that, at each call, chooses between `one` and the kernels for
     large layouts."""

@@ -52,7 +52,7 @@ def arithmetic(of: dtype) -> str:
 
 
 def storage(of: dtype) -> str:
-    """Return the type of an element of `of` in memory."""
+    """Return the name of the C++ type in which elements of dtype `of` are stored."""
     return _NAME[of]
 
 

@@ -21,7 +21,7 @@ from .norm import LayerNorm
 
 
 class _Projection(Linear):
-    """The output projection of MultiheadAttention. A class of its own, so that it prints as in
+    """The output projection of MultiheadAttention. It is a class of its own so that it prints as in
     PyTorch."""
 
     def _get_name(self) -> str:

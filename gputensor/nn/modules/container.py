@@ -133,8 +133,8 @@ class _Named(Module):
         raise NotImplementedError
 
     def update(self, parts: Any) -> None:
-        """Set several parts. parts: a mapping or a module with names, or pairs of a name and a
-        part."""
+        """Set several parts. parts: an object with `items()`, such as a dict or a ModuleDict, or an
+        iterable of (name, part)."""
         try:
             given = [*(parts.items() if hasattr(parts, "items") else parts)]
         except TypeError:

@@ -199,7 +199,7 @@ class Hardswish(Fixed, function="hardswish"):
 
 
 class Hardshrink(Fixed, function="hardshrink"):
-    """Give 0 for each element in [-lambd, lambd], and other elements unchanged."""
+    """Replace elements in [-lambd, lambd] by 0. Other elements are unchanged."""
 
     lambd: float = 0.5
 
@@ -244,7 +244,7 @@ class Threshold(Fixed, function="threshold"):
 
 
 class GLU(Fixed, function="glu"):
-    """Compute the first half along dim times the sigmoid of the second half."""
+    """Multiply the first half along dim by the sigmoid of the second half."""
 
     dim: int = -1
 

@@ -418,7 +418,7 @@ class Module(Hooks):
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        """Write the module's own entries, without those of its submodules, to a state dict. A class
+        """Write the module's own entries, without its submodules' entries, to a state dict. A class
         may override it."""
         save_own(self, destination, prefix, keep_vars)
 
@@ -426,7 +426,7 @@ class Module(Hooks):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
         strict: bool, missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
     ) -> None:  # fmt: skip
-        """Load the module's own entries, without those of its submodules, from a state dict. A
+        """Load the module's own entries, without its submodules' entries, from a state dict. A
         class may override it to change entries of files from earlier versions, and then call
         super().
 

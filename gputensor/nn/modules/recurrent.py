@@ -63,7 +63,7 @@ class _Kind(Module):
         self.register_parameter(name, Parameter(empty(sizes, device=device, dtype=dtype)))
 
     def reset_parameters(self) -> None:
-        """Fill with uniform numbers within 1 / sqrt(hidden_size)."""
+        """Fill with uniform numbers in [-b, b], where b is 1 / sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)

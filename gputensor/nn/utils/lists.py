@@ -30,8 +30,8 @@ def are_on() -> bool:
 
 
 def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool:
-    """True if no tensor to be written overlaps another tensor. lists: pairs (tensors, positions in
-    `tensors` of those to be written)."""
+    """True if no written tensor overlaps another tensor. lists: pairs (tensors, the positions of
+    the tensors that are written)."""
     tensors = [x for listed, _ in lists for x in listed]
     if len({id(x._get_storage()) for x in tensors}) == len(tensors):
         return True

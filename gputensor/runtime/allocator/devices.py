@@ -41,8 +41,8 @@ def taking(
     for repeated allocations of one size.
 
     That function does the work of allocate(nbytes, device_index) in one frame if a block is free
-    and the current stream is that of the last call. It allocates all results of short cuts
-    (bench/host/host_cuda.py).
+    and the current stream has not changed since the last call. It allocates all results of short
+    cuts (bench/host/host_cuda.py).
     """
 
     def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:

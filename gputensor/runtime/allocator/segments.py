@@ -1,9 +1,9 @@
 """Segments of device memory, which are split into blocks for tensors and merged again.
 
-The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp).
-Small requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large
-request has its own segment. A request gets the smallest sufficient free block of its stream, and
-the remainder becomes a free block. Counting, locking and device calls are in allocator.py.
+The sizes and rules come from PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp). Small
+requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large request
+has its own segment. A request gets the smallest sufficient free block of its stream, and the
+remainder becomes a free block. Counting, locking and device calls are in allocator.py.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Pools:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                # Not tested first, because another thread may take the block after the test.
+                # `blocks` is not tested first: another thread may take the block after the test.
                 except IndexError:
                     break
                 _merge(block)

@@ -196,7 +196,7 @@ _WRITES_BETWEEN_TRIMS = 64
 
 
 def bounds() -> tuple[float, float]:
-    """Return (days, MiB) of Note [Cache bounds]."""
+    """Return the limits of the cache: days since the last use, and MiB. See Note [Cache bounds]."""
     return _setting("GPUTENSOR_CACHE_MAX_DAYS", 90), _setting("GPUTENSOR_CACHE_MAX_MIB", 1024)
 
 

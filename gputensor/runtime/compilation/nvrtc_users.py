@@ -85,8 +85,8 @@ def compile_text(
 
 
 def _own_headers() -> dict[str, str]:
-    """Return our headers in place of the C library's. On a machine without CUDA's headers, return
-    those of half types too. The emulator uses the same headers."""
+    """Return our headers in place of the C library's. On a machine without CUDA's headers, also
+    return our headers of half types. The emulator uses the same headers."""
     halves = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     names = ("gputensor/standard.h", *(() if cuda_headers() else halves))
     return {name: shared.includes()[name] for name in names}

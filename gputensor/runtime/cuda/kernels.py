@@ -201,7 +201,9 @@ def launch(
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
-        launcher.view[: len(params)] = params  # No other call may happen before the launch.
+        # Nothing may be called between this line and the launch: a launch within a call would
+        # overwrite the parameters.
+        launcher.view[: len(params)] = params
         _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error

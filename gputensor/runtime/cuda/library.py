@@ -57,7 +57,7 @@ class _OnGpu(Library):
         # and other streams use this array too.
         with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
             found = cupy.asarray(array)
-        # A single wait here, so that no stream has to wait later.
+        # Wait once here, so that no stream has to wait for the copy later.
         cupy.cuda.get_current_stream().synchronize()
         with _lock:
             self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
@@ -122,7 +122,7 @@ def call_library(
     results: None means that the function's own result is returned. The call waits for the device
     only if the function reads values.
     """
-    # Relaxed, because CuPy loads kernels and makes plans on first use, which may be within a
+    # Relaxed is needed, because CuPy loads kernels and makes plans on first use, perhaps in a
     # capture.
     with On(checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), Relaxed():
         own = capture.of(current_stream(device_index)) if capturing else None

@@ -25,7 +25,7 @@ _peers: set[tuple[int, int]] = set()
 
 
 class _Backend:
-    """Memory of the driver as a backend (Note [Allocator backend]).
+    """The allocator's backend for the CUDA driver's memory: see Note [Allocator backend].
 
     A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
     used, because it collects garbage twice before it reports that memory has run out.

@@ -1,7 +1,7 @@
 """The emulator's C++ headers, by their names in `#include`.
 
-`engine/` has the headers of the engine, `shim/` those for every kernel, and `include/` those that a
-user's kernel may include.
+`engine/` has the engine's headers, `shim/` has the headers for every kernel, and `include/` has the
+headers that a user's kernel may include.
 """
 
 from __future__ import annotations

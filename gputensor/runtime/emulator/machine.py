@@ -277,7 +277,7 @@ class Machine:
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
             late = more = self.check(params)
-            while more:  # Later faults must not be attributed to a later launch.
+            while more:  # report no further fault of this launch as a fault of the next launch
                 more = self.check(params)
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)

@@ -238,7 +238,8 @@ class Scheduler:
             self._guarded(queue, head)
         if not queue.pending:
             self._busy.pop(queue, None)
-            # Tested again, because another thread may have added work without the lock.
+            # `pending` is tested again, because another thread may have added work without the
+            # lock.
             if queue.pending:
                 self._busy[queue] = None
 

@@ -97,7 +97,7 @@ def translation_unit(
     if entries is not None:
         parts.append("#define GPUTENSOR_USERS 1\n")
     parts.append('#include "cuda_on_cpu.h"\n')
-    # This header is a tenth of the time that g++ needs for a kernel of a family.
+    # g++ spends a tenth of the time of a family's kernel on this header.
     if entries is not None or adapt.headers or "atomic" in text:
         parts.append('#include "atomics.h"\n')
     if entries is not None:
@@ -131,8 +131,8 @@ def translation_unit(
 
 @lru_cache(maxsize=16)
 def _adapted(text: str, title: str, is_users: bool) -> tuple[_Adapter, str, str]:
-    """Return the adapter, and the adapted text before and after the body mark. A family's text is
-    compiled for many variants."""
+    """Return the adapter, and the adapted text before and after the body mark. The result is
+    cached, because a family's text is compiled for many variants."""
     mark = None if is_users else BODY_MARK.search(text)
     before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
     adapt = _Adapter(entries_with_collectives(text), title, is_users)
@@ -181,8 +181,8 @@ class _Adapter:
                 yield f'#line {line} "{file}"\n#include <{name}>\n'
 
     def instance(self, number: int, entry: str) -> str:
-        """Return a text that names an instance of a template, such as `scale<float, 4>`, so that it
-        is compiled and can be found."""
+        """Return a text that names an instance of a template, such as `scale<float, 4>`, so that
+        the instance is compiled and can be found."""
         base, bracket, given = entry.partition("<")
         template = self.templates.get(base.rpartition("::")[2].strip())
         if template is None:
@@ -268,7 +268,7 @@ def _cluster(entry: re.Match[str]) -> str:
 
 def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what `pattern.finditer(text)` yields for a pattern of a `__global__` function. The
-    search begins at the statements with this word, because it is slow."""
+    search begins at the statements with this word, because the pattern is slow."""
     at = 0
     while (word := text.find("__global__", at)) >= 0:
         begin = max(at, *(text.rfind(end, at, word) + 1 for end in ";{}"))

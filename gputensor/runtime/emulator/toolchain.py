@@ -1,4 +1,4 @@
-"""Search for g++ and its version, and builds of kernels and of the engine."""
+"""Find g++ and its version, and build kernels and the engine."""
 
 from __future__ import annotations
 

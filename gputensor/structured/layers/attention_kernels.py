@@ -17,8 +17,8 @@ from .precision import cast, wide
 
 
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return a new tensor of these sizes. Its dimensions have the same order in memory as those of
-    x."""
+    """Return a new tensor of these sizes. Its dimensions have the same order in memory as x's
+    dimensions."""
     order, back = order_of(x)
     return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
 

@@ -27,8 +27,8 @@ class Dropout(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The upper limit for kept weights: a weight is kept if the upper 53 bits of its number are
-        below it."""
+        """The bound for random numbers: weight i is kept if the upper 53 bits of random number i
+        are less than this."""
         return math.ceil(math.ldexp(1 - self.p, 53))
 
     @property

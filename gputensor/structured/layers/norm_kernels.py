@@ -93,28 +93,24 @@ def channels(
 ) -> Three:  # fmt: skip
     """Compute native_batch_norm. In training, the running statistics are updated."""
     x = calls.contiguous(input, form)
-    index = x._device.index
     weight, bias, *kept = [_numbers(y, x) for y in (weight, bias, *running)]
     given = {"x": x._address(), "weight": _address(weight), "bias": _address(bias)}
-    made = _empty_as(x)
-    if not training:
-        mean, rstd = kept
-        saved = (0,)
-    else:
-        saved = input._geometry.sizes[1:2]
-        mean, rstd = _empty(x, saved), _empty(x, saved)
+    sizes = input._geometry.sizes[1:2] if training else (0,)
+    mean, rstd = _empty(x, sizes), _empty(x, sizes)
+    if training:
+        given |= {"mean": mean._address(), "rstd": rstd._address()}
         parts = _parts(kernels, x)
         kernels.statistics(
-            index, eps, momentum, x=given["x"], mean=_address(mean), rstd=_address(rstd),
-            running_mean=_address(kept[0]), running_var=_address(kept[1]), parts=_address(parts),
+            x._device.index, eps, momentum, running_mean=_address(kept[0]),
+            running_var=_address(kept[1]), parts=_address(parts), **given,
         )  # fmt: skip
         for old, new in zip(running, kept):
-            if old is not None and new is not old:
+            if old is not None and new is not None and new is not old:
                 calls.copy_(old, new)
-    given |= {"mean": _address(mean), "rstd": _address(rstd), "out": made._address()}
-    kernels.scale(index, eps, not training, **given)
-    if not training:
-        return made, _empty(x, (0,), of), _empty(x, (0,), of)
+    else:
+        given |= {"mean": _address(kept[0]), "rstd": _address(kept[1])}
+    made = _empty_as(x)
+    kernels.scale(x._device.index, eps, not training, out=made._address(), **given)
     return made, cast(mean, of), cast(rstd, of)
 
 

@@ -39,8 +39,8 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """The parameters of a layer. sizes: the number of rows of each step, for packed sequences and
-    for inputs with three dimensions."""
+    """How a layer runs: the kind of cell, the direction, and `sizes`, which has the number of rows
+    of each step. The numbers differ only for packed sequences."""
 
     mode: str
     reverse: bool

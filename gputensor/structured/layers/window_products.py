@@ -43,9 +43,10 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
     """Return the sizes of a block of windows.
 
     Args:
-        sizes: all windows, (samples, groups, *output). nbytes: bytes of one window of one group,
-        and of its results. most_bytes: the bytes of a block, which a single window may exceed.
-        Returns: the block's size for each of `sizes`. One dimension is divided into blocks of about
+        sizes: all windows, (samples, groups, *output).
+        nbytes: bytes of one window of one group, and of its results.
+        most_bytes: the bytes of a block, which a single window may exceed.
+    Returns: the block's size for each of `sizes`. One dimension is divided into blocks of about
         equal sizes. Dimensions after it are whole; dimensions before it have size 1.
     """
     left, found = max(1, most_bytes // max(1, nbytes)), []
@@ -92,7 +93,7 @@ class Spread(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The parameters of each dimension of an input, after zeros were added to it: kernel, steps
+    """The windows of an input that includes its zero padding. For each dimension: kernel, steps
     (strides), gaps (dilations), and out, the number of windows."""
 
     kernel: Sizes

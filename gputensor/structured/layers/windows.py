@@ -1,8 +1,8 @@
 """Windows over a tensor's last dimensions: their positions, and operators that reduce them.
 
-Operators are functions of arrays. Such a function receives planes (planes, *sizes), or (samples,
-*sizes, channels) if channels are last in memory. On the CPU, each thread passes it as many planes
-at a time as fit into the cache.
+An operator is a function of arrays. It receives planes (planes, *sizes), or (samples, *sizes,
+channels) if channels are last in memory. On the CPU, each thread calls the function with as many
+planes at a time as fit into the cache.
 """
 
 from __future__ import annotations
@@ -163,12 +163,12 @@ def made_of(
     call: Call | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the results as new tensors. Their sizes are the leading sizes of x, followed by `out`.
-    Their memory format is that of `like`.
+    They have the memory format of `like`.
 
     loop: tried first on the CPU. shares_rows: if True, threads share the rows of large planes.
     reads: the number of elements of a plane that are read; None for all. call: the call of the
-    operator, if its first argument may be x and its results are those of this function; it then
-    gets a short cut.
+    operator, which then gets a short cut. It is given only if x may be the first argument, and if
+    the operator returns the results of this function unchanged.
     """
     pattern = None if like is None else like._geometry
     wanted, is_last = _laid_out(op, x._geometry, pattern, out, results)

@@ -210,8 +210,8 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # Infinity is written "inf", but PyTorch's width includes a point. So the width is
-            # counted from numbers without a point, plus 1.
+            # PyTorch's width includes a point for every number, even for "inf", which is written
+            # without one. So the width is counted without a point, plus 1.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:

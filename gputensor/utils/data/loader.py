@@ -247,7 +247,7 @@ class _Workers:
             process = context.Process(target=work, args=args, daemon=True)
             with _memory():
                 process.start()
-            reader.close()  # so that a write to a worker that has ended fails instead of blocking
+            reader.close()  # else a write to a worker that has ended would block instead of failing
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)

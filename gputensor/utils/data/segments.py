@@ -217,8 +217,8 @@ def take_back(channel: Any) -> None:
 
 
 def loads(pickled: bytes, channel: Any) -> Any:
-    """Unpickle a result of `dumps`. channel: the other end of its connection. Batches must be
-    loaded in the order in which they were dumped."""
+    """Unpickle a result of `dumps`. channel: the other end of the connection to `dumps`. Batches
+    must be loaded in the order in which they were dumped."""
     storages: list[Storage] = []
     # `dumps` appends "+" if segments follow; a pickle itself ends with "."
     if pickled[-1:] == b"+":

@@ -66,7 +66,8 @@ class Raised:
     trace: str
 
     def again(self, worker: int) -> BaseException:
-        """Return an exception of the same class, with the worker and the traceback in its text."""
+        """Return an exception of the same class. Its text names the worker and contains the
+        traceback."""
         message = f"worker {worker} of the DataLoader raised {self.kind.__name__}: {self.text}"
         message += f"\n{self.trace}"
         try:
