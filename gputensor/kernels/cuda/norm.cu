@@ -8,8 +8,9 @@
 //          whole block, share a row; a row of at most lanes * 64 bytes of acc_t is read once.
 //          statistics, gradients: a block has 2^slot_bits adjacent channels of one segment; merge_*
 //          combine the segments. scaled, scaled_backward: 16 bytes per thread.
-// Order    fixed: lane l takes elements in ascending order, lanes are combined in pairs, segments
-//          in ascending order. The bits are equal on all runs and devices.
+// Order    fixed by the sizes: lane l takes elements, or pieces of 16 bytes, in ascending order;
+//          lanes are combined in pairs, segments in ascending order. The bits are equal on all runs
+//          and devices.
 // Numbers  two passes: the variance is the mean of the squared differences from the mean. Segments
 //          are merged by their means and sums of squares. A row with inf or NaN gives NaN.
 // Source   Chan, Golub and LeVeque, Updating formulae for computing sample variances, 1979.
@@ -24,7 +25,8 @@ constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in regis
 // sample_stats + channel / per_stat`. has_variance: `rstd` contains variances. count: the number of
 // elements of a row or channel. per_channel: of a channel in one sample. repeat: the number of rows
 // of a sample, or of channels, after which the parameters repeat. sums_of_grad, sums_of_product:
-// the gradients of bias and weight. parts: two results of each segment of a channel.
+// the gradients of bias and weight. parts: two results of each segment of a channel. in_packs:
+// the lanes of a channel take 16 bytes at a time.
 template <class acc> struct norm_params {
   char *x, *grad, *out;
   acc *mean, *rstd;
@@ -34,7 +36,7 @@ template <class acc> struct norm_params {
   f64 eps, momentum, unbiased;
   divider per_channel, repeat;
   u32 rows, count, channels, per_row, sample_stats, per_stat, lane_bits, slot_bits;
-  u32 segments, per_segment, numel, has_variance;
+  u32 segments, per_segment, in_packs, numel, has_variance, unused;
 };
 
 template <class acc> DEVICE acc reciprocal_root(acc variance, f64 eps) {
@@ -107,7 +109,7 @@ template <class scalar, class acc> struct norm_row {
   }
 };
 
-// The elements of one channel in one segment: thread `lane` takes every `lanes`-th.
+// The elements of one channel in one segment: thread `lane` takes every `lanes`-th piece.
 template <class acc> struct norm_channel {
   u32 lane, lanes, apart, channel, segment, begin, end;
   bool is_there;
@@ -130,6 +132,38 @@ template <class acc> struct norm_channel {
     const u32 at = element - sample * p.per_channel.size;
     return (sample * p.channels + channel) * p.per_channel.size + at;
   }
+  // Call f(sample, elements of each operand) for each piece of N elements of this lane.
+  template <int N, class scalar, int OPERANDS, class F>
+  DEVICE void each_piece(const norm_params<acc>& p, char* const (&data)[OPERANDS], F& f) const {
+    const bool is_aligned = all_aligned(data);
+#pragma unroll 4
+    for (u32 k = begin + lane * N; k < end; k += lanes * N) {
+      u32 sample;
+      const u32 at = place(p, k, sample);
+      acc x[OPERANDS][N];
+#pragma unroll
+      for (int o = 0; o < OPERANDS; ++o) {
+        pack<scalar, N> loaded;
+        if (N > 1 && is_aligned) {
+          loaded = load_pack<scalar, N>(data[o], at);
+        } else {
+#pragma unroll
+          for (int e = 0; e < N; ++e) loaded.at[e] = load_one<scalar>(data[o], at + e);
+        }
+#pragma unroll
+        for (int e = 0; e < N; ++e) x[o][e] = cast<acc>(loaded.at[e]);
+      }
+      f(sample, x);
+    }
+  }
+  template <class scalar, int OPERANDS, class F>
+  DEVICE void each(const norm_params<acc>& p, char* const (&data)[OPERANDS], F& f) const {
+    if (p.in_packs) {
+      each_piece<16 / sizeof(scalar), scalar>(p, data, f);
+    } else {
+      each_piece<1, scalar>(p, data, f);
+    }
+  }
 };
 
 // The channels of adjacent elements of a dense operand.
@@ -151,6 +185,40 @@ template <class acc> struct norm_walk {
 template <class acc> DEVICE acc rstd_of(const norm_params<acc>& p, u32 at) {
   return p.has_variance ? reciprocal_root(p.rstd[at], p.eps) : p.rstd[at];
 }
+
+template <class acc> struct total_of {
+  acc total;
+  template <int N> DEVICE void operator()(u32, const acc (&x)[1][N]) {
+#pragma unroll
+    for (int e = 0; e < N; ++e) total += x[0][e];
+  }
+};
+
+template <class acc> struct squares_of {
+  acc mean, total;
+  template <int N> DEVICE void operator()(u32, const acc (&x)[1][N]) {
+#pragma unroll
+    for (int e = 0; e < N; ++e) total += (x[0][e] - mean) * (x[0][e] - mean);
+  }
+};
+
+// Sums of the gradient, and of the gradient times the normalised element.
+template <class acc> struct products_of {
+  const norm_params<acc>& p;
+  u32 own;
+  acc mean, rstd, total, product;
+  template <int N> DEVICE void operator()(u32 sample, const acc (&x)[2][N]) {
+    if (p.sample_stats) {
+      mean = p.mean[sample * p.sample_stats + own];
+      rstd = p.rstd[sample * p.sample_stats + own];
+    }
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      total += x[1][e];
+      product += x[1][e] * ((x[0][e] - mean) * rstd);
+    }
+  }
+};
 
 // Store a channel's statistics, and mix them into the running ones. squares: the sum of squared
 // differences from the mean.
@@ -269,21 +337,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 extern "C" __global__ void __launch_bounds__(THREADS) norm_statistics(const norm_params<acc_t> p) {
   __shared__ acc_t shared[THREADS];
   const norm_channel<acc_t> at(p);
-  const scalar_t* x = (const scalar_t*)p.x;
-  const acc_t count = (acc_t)(at.end - at.begin);
+  char* const operands[1] = {p.x};
   const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
-  acc_t mean = 0, squares = 0;
-  u32 sample;
-#pragma unroll 4
-  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes)
-    mean += cast<acc_t>(x[at.place(p, k, sample)]);
-  mean = across_block(mean, at.lane, at.lanes, at.apart, shared, sum_of) / count;
-#pragma unroll 4
-  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes) {
-    const acc_t rest = cast<acc_t>(x[at.place(p, k, sample)]) - mean;
-    squares += rest * rest;
-  }
-  squares = across_block(squares, at.lane, at.lanes, at.apart, shared, sum_of);
+  total_of<acc_t> found = {0};
+  at.each<scalar_t>(p, operands, found);
+  const acc_t total = across_block(found.total, at.lane, at.lanes, at.apart, shared, sum_of);
+  const acc_t mean = total / (acc_t)(at.end - at.begin);
+  squares_of<acc_t> rest = {mean, 0};
+  at.each<scalar_t>(p, operands, rest);
+  const acc_t squares = across_block(rest.total, at.lane, at.lanes, at.apart, shared, sum_of);
   if (at.lane || !at.is_there) return;
   if (p.segments == 1) {
     finish_statistics(p, at.channel, mean, squares);
@@ -312,23 +374,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_params<acc_t> p) {
   __shared__ acc_t shared[THREADS];
   const norm_channel<acc_t> at(p);
-  const scalar_t *x = (const scalar_t*)p.x, *grad = (const scalar_t*)p.grad;
+  char* const operands[2] = {p.x, p.grad};
   const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
   const u32 own = at.channel / p.per_stat;
-  acc_t mean = p.mean[own], rstd = rstd_of(p, own), total = 0, product = 0;
-  for (u32 k = at.begin + at.lane; k < at.end; k += at.lanes) {
-    u32 sample;
-    const u32 place = at.place(p, k, sample);
-    if (p.sample_stats) {
-      const u32 of = sample * p.sample_stats + own;
-      mean = p.mean[of], rstd = p.rstd[of];
-    }
-    const acc_t g = cast<acc_t>(grad[place]);
-    total += g;
-    product += g * ((cast<acc_t>(x[place]) - mean) * rstd);
-  }
-  total = across_block(total, at.lane, at.lanes, at.apart, shared, sum_of);
-  product = across_block(product, at.lane, at.lanes, at.apart, shared, sum_of);
+  products_of<acc_t> found = {p, own, p.mean[own], rstd_of(p, own), 0, 0};
+  at.each<scalar_t>(p, operands, found);
+  const acc_t total = across_block(found.total, at.lane, at.lanes, at.apart, shared, sum_of);
+  const acc_t product = across_block(found.product, at.lane, at.lanes, at.apart, shared, sum_of);
   if (at.lane || !at.is_there) return;
   if (p.segments == 1) {
     finish_gradients(p, at.channel, total, product);

@@ -28,7 +28,7 @@ _OPERANDS = (
     "x", "grad", "out", "mean", "rstd", "weight", "bias", "running_mean", "running_var",
     "sums_of_grad", "sums_of_product", "parts",
 )  # fmt: skip
-_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I12I")
+_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I14I")
 
 
 class Norm(launch.Queued):
@@ -55,7 +55,8 @@ class Norm(launch.Queued):
         slot_bits = adjacent if size < NARROW else 0
         blocks, lanes = launch.blocks_for(channels, 1 << slot_bits), THREADS >> slot_bits
         segments = max(1, min(launch.MOST_BLOCKS // blocks, int(self.count / (PER_LANE * lanes))))
-        per_segment = launch.blocks_for(self.count, segments)
+        width = pack if slot_bits == 0 and size % pack == 0 else 1
+        per_segment = launch.blocks_for(self.count, segments * width) * width
         self.segments: int = launch.blocks_for(self.count, per_segment)
         self.channel_blocks = blocks * self.segments
         self.element_blocks = launch.blocks_for(numel, THREADS * pack)
@@ -63,7 +64,7 @@ class Norm(launch.Queued):
         self.dividers: tuple[int, ...] = (*divider(size), *divider(groups or channels))
         self.tail: tuple[int, ...] = (
             channels, per_row, groups, per_row, lane_bits, slot_bits, self.segments, per_segment,
-            numel,
+            width > 1, numel,
         )  # fmt: skip
 
     def is_taken(self) -> bool:
@@ -115,7 +116,7 @@ class Norm(launch.Queued):
     ) -> bytes:  # fmt: skip
         unbiased = self.count / (self.count - 1) if self.count > 1 else math.nan
         return _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS]) + _NUMBERS.pack(
-            eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance
+            eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance, 0
         )
 
     def _over_channels(self, device_index: int, name: str, params: bytes) -> None:

@@ -19,7 +19,7 @@ TEXTS = {"attention": attention_launch, "norm": norm_launch}
 REGISTERS = {
     "attention_forward": 128, "attention_queries": 208, "attention_keys": 216, "norm_rows": 128,
     "norm_rows_backward": 128, "norm_statistics": 40, "norm_merge_statistics": 40,
-    "norm_gradients": 40, "norm_merge_gradients": 40, "norm_scaled": 40,
+    "norm_gradients": 48, "norm_merge_gradients": 40, "norm_scaled": 40,
     "norm_scaled_backward": 64,
 }  # fmt: skip
 
