@@ -6,15 +6,13 @@ With lowered limits, small tensors are divided into segments and into several la
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor import runtime
-from gputensor.dispatch import dispatcher
 from gputensor.kernels.cuda import launch, reduce_launch
 from gputensor.runtime.emulator import settings
 
@@ -24,15 +22,9 @@ from .test_pointwise_kernels import View, some_sizes
 
 pytestmark = [
     requires_emulator,
+    pytest.mark.usefixtures("fresh_plans"),
     pytest.mark.skipif(not gt.cuda.is_emulated(), reason="compiles for the emulator"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def forgetting() -> Iterator[None]:
-    dispatcher.forget_plans()
-    yield
-    dispatcher.forget_plans()
 
 
 @pytest.fixture
@@ -47,25 +39,6 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "MAX_NUMEL", 50)
 
 
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A list of the launches, as grids."""
-    cuda, grids = runtime.cuda(), list[Any]()
-    launcher, launch_now = cuda.launcher, cuda.launch
-
-    def noted(function: Any, grid: Any, block: Any) -> Any:
-        run = launcher(function, grid, block)
-        return lambda params: (grids.append(grid), run(params))
-
-    def noted_now(function: Any, grid: Any, *rest: Any) -> None:
-        grids.append(grid)
-        launch_now(function, grid, *rest)
-
-    monkeypatch.setattr(cuda, "launcher", noted)
-    monkeypatch.setattr(cuda, "launch", noted_now)
-    return grids
-
-
 CALLS: dict[str, Callable[[Any], Any]] = {
     "var": lambda x: x.var(-1), "var of all": lambda x: x.var(),
     "var over columns": lambda x: x.var(0, keepdim=True), "std": lambda x: x.std(),
@@ -76,21 +49,21 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_one_launch(name: str, launched: list[Any]) -> None:
+def test_one_launch(name: str, launched_grids: list[Any]) -> None:
     for of in (gt.float32, gt.bfloat16):
         x = gt.ones(16, 33, device="cuda", dtype=of)
         for _ in range(4):  # later calls use the plan, then a short cut
-            launched.clear()
+            launched_grids.clear()
             CALLS[name](x)
-            assert len(launched) == 1
+            assert len(launched_grids) == 1
 
 
-def test_two_launches_if_an_output_has_segments(launched: list[Any]) -> None:
+def test_two_launches_if_an_output_has_segments(launched_grids: list[Any]) -> None:
     x = gt.ones(3, 70_000, device="cuda")
     for name in ("var", "std", "std_mean", "logsumexp"):
-        launched.clear()
+        launched_grids.clear()
         CALLS[name](x)
-        assert len(launched) == 2 and launched[0][0] > 6, name
+        assert len(launched_grids) == 2 and launched_grids[0][0] > 6, name
 
 
 def spread_of(x: np.ndarray, dims: tuple[int, ...], correction: float) -> tuple[Any, Any]:

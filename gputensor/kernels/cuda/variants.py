@@ -32,7 +32,7 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 # Families whose operators are composite, with the functors of their kernels. No other device must
 # have these loops, so no row of the YAML names them.
-_COMPOSITE = {"moments": ("logsumexp", "var")}
+_COMPOSITE = {"dropout": ("dropout", "dropout_backward"), "moments": ("logsumexp", "var")}
 
 FAMILIES = (*LOOPS, *_COMPOSITE)
 
@@ -275,6 +275,12 @@ def _moments(family: str) -> list[Defines]:
     ]  # fmt: skip
 
 
+def _dropout(family: str) -> list[Defines]:
+    floats = [d.short for d in ALL if d.is_floating_point]
+    layouts = ("CONTIGUOUS", "STRIDED")
+    return [define(op, s, name) for op in _COMPOSITE[family] for name in layouts for s in floats]
+
+
 def _softmax(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
     return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
@@ -314,5 +320,5 @@ _LISTS = {
     "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
     "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
-    "loss": _loss, "moments": _moments,
+    "loss": _loss, "moments": _moments, "dropout": _dropout,
 }  # fmt: skip
