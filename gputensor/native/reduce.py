@@ -97,7 +97,7 @@ class _Entry:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
             short.learn(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
-            short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
+            short_cuda.learn_with_params(table, kernel, args, self.geometry, self.run)
 
     def fresh(self, source: Tensor) -> Tensor:
         out = allocate(self.geometry, source._device)
@@ -337,7 +337,7 @@ class TwoPasses:
         if count < 2:
             self.counts[operator.name] = count + 1
             if count:
-                short_cuda.learn_reduction(operator.table, kernel, args, self.geometry, self.run)
+                short_cuda.learn_with_params(operator.table, kernel, args, self.geometry, self.run)
 
 
 def two_passes(

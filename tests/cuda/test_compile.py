@@ -50,7 +50,7 @@ REGISTERS = {
     "nonzero_elements": 40, "nonzero_sums": 40, "nonzero_parts": 56,
     "ternary_contiguous": 72, "ternary_strided": 96, "scan_strided": 128,
     "moments_rows": 104, "moments_columns": 72, "moments_strided": 64, "moments_parts": 56,
-    "dropout_contiguous": 40, "dropout_strided": 40,
+    "dropout_contiguous": 40, "dropout_strided": 40, "triangle_rows": 64, "triangle_strided": 64,
     "criterion_contiguous": 56, "criterion_strided": 72,
 }  # fmt: skip
 

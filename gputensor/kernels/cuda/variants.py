@@ -32,7 +32,10 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 # Families whose operators are composite, with the functors of their kernels. No other device must
 # have these loops, so no row of the YAML names them.
-_COMPOSITE = {"dropout": ("dropout", "dropout_backward"), "moments": ("logsumexp", "var")}
+_COMPOSITE = {
+    "dropout": ("dropout", "dropout_backward"), "moments": ("logsumexp", "var"),
+    "triangle": ("tril", "triu"),
+}  # fmt: skip
 
 FAMILIES = (*LOOPS, *_COMPOSITE)
 
@@ -281,6 +284,12 @@ def _dropout(family: str) -> list[Defines]:
     return [define(op, s, name) for op in _COMPOSITE[family] for name in layouts for s in floats]
 
 
+def _triangle(family: str) -> list[Defines]:
+    listed = [(op, w, "STRIDED") for op in _COMPOSITE[family] for w in WORDS.values()]
+    listed += [(op, w, "ROWS") for op, w, _ in listed if w != "w128"]
+    return [define(*v) for v in listed]
+
+
 def _softmax(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
     return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
@@ -320,5 +329,5 @@ _LISTS = {
     "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
     "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
-    "loss": _loss, "moments": _moments, "dropout": _dropout,
+    "loss": _loss, "moments": _moments, "dropout": _dropout, "triangle": _triangle,
 }  # fmt: skip
