@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from collections.abc import Callable
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -210,15 +209,9 @@ def declare_stub(family: str) -> Stub:
 def families() -> list[str]:
     """Return the families with loops for CPU and CUDA, the family of chains, and declared
     families."""
-    return sorted({*_ours(), CHAIN, *_declared})
+    from .._generated.loops import LOOPS
 
-
-@functools.cache
-def _ours() -> frozenset[str]:
-    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor.
-    loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
-    kernels = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))}
-    return frozenset(loops & kernels - {"__init__", "__pycache__"})
+    return sorted({*LOOPS, CHAIN, *_declared})
 
 
 def ops_of(family: str) -> frozenset[str]:
