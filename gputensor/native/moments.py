@@ -1,9 +1,9 @@
 """Variance, standard deviation, cov, corrcoef and nanmean.
 
-There are two passes; the second one sums the squared differences from the mean. f16 and bf16 are
-computed in f32. The sum is divided by the number of elements minus `correction`. If this difference
-is negative, the sum is divided by zero. Source: aten/src/ATen/native/ReduceOps.cpp,
-Correlation.cpp.
+There are two passes; the second one sums the squared differences from the mean. On the CPU a loop
+does both, on CUDA a kernel (kernels/cuda/moments.cu). f16 and bf16 are computed in f32. The sum is
+divided by the number of elements minus `correction`. If this difference is negative, the sum is
+divided by zero. Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .reduce import reduced
+from .reduce import TwoPasses, reduced, two_passes
 
 Pair = tuple[Tensor, Tensor]
 
@@ -88,6 +88,10 @@ def var_correction(
 ) -> Tensor:
     if _is_of_the_loop(self):
         return _by_the_loop("var", var_correction, self, dim, correction, keepdim)
+    kernel = _on_cuda("var", self, dim, correction, keepdim)
+    if kernel is not None:
+        kernel.learn(operators.var_correction, var_correction, (self, dim, correction, keepdim))
+        return kernel(self)
     spread, _ = _moments("var", self, dim, correction, keepdim)
     return _as(spread, self._geometry.dtype.to_real)
 
@@ -97,6 +101,10 @@ def std_correction(
 ) -> Tensor:
     if _is_of_the_loop(self):
         return _by_the_loop("std", std_correction, self, dim, correction, keepdim)
+    kernel = _on_cuda("std", self, dim, correction, keepdim)
+    if kernel is not None:
+        kernel.learn(operators.std_correction, std_correction, (self, dim, correction, keepdim))
+        return kernel(self)
     spread, _ = _moments("std", self, dim, correction, keepdim)
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real)
 
@@ -122,9 +130,29 @@ def _by_the_loop(
     return made
 
 
+def _on_cuda(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> TwoPasses | None:
+    """Return the kernel of the operator named `op` for these operands, or None."""
+    if self._device.type != "cuda":
+        return None
+    arguments.check_is_floating(op, "self", self, or_complex=True)
+    keepdim = arguments.boolean(op, "keepdim", keepdim)
+    dims, over = _reduced(self._geometry, op, dim, correction)
+    operator = getattr(operators, f"{op}_correction")
+    return two_passes(operator, op, self, dims, keepdim, over)
+
+
+def _with_mean(kernel: TwoPasses, self: Tensor) -> Pair:
+    sizes = kernel.geometry.sizes
+    mean = allocate(contiguous_geometry(sizes, self._geometry.dtype), self._device)
+    return kernel(self, mean), mean
+
+
 def var_mean_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Pair:
+    kernel = _on_cuda("var_mean", self, dim, correction, keepdim)
+    if kernel is not None:
+        return _with_mean(kernel, self)
     spread, mean = _moments("var_mean", self, dim, correction, keepdim, True)
     return _as(spread, self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
 
@@ -132,6 +160,9 @@ def var_mean_correction(
 def std_mean_correction(
     key_set: int, self: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False
 ) -> Pair:
+    kernel = _on_cuda("std_mean", self, dim, correction, keepdim)
+    if kernel is not None:
+        return _with_mean(kernel, self)
     spread, mean = _moments("std_mean", self, dim, correction, keepdim, True)
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
 
@@ -147,6 +178,9 @@ def _of_unbiased(name: str) -> Kernel:
         made = (calls.var_correction if is_var else calls.std_correction)(self, *behind)
         table = getattr(operators, name).table
         short.learn_forward(table, kernel, (self, *args), over()[0].table, behind)
+        on_cuda = _on_cuda(name.removesuffix("_dim"), self, *behind)
+        if on_cuda is not None:
+            on_cuda.learn(getattr(operators, name), kernel, (self, *args))
         return made
 
     def over() -> Any:

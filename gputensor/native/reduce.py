@@ -6,19 +6,20 @@ return bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import FLOATING, INTEGER, dtype
 from ..core.dtype_rules import RULES
-from ..core.geometry import Sizes, contiguous_geometry, reduced_sizes
-from ..dispatch import defaults
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, reduced_sizes
+from ..dispatch import defaults, tls
+from ..dispatch.keys import functionality_bit
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -96,7 +97,7 @@ class _Entry:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
             short.learn(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
-            short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
+            short_cuda.learn_with_params(table, kernel, args, self.geometry, self.run)
 
     def fresh(self, source: Tensor) -> Tensor:
         out = allocate(self.geometry, source._device)
@@ -285,6 +286,82 @@ def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) 
     return made
 
 
+# --- by one kernel in two passes on CUDA ----------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """The layout of a kernel of family moments. over: the divisor of a variance."""
+
+    shape: Sizes
+    stride_bytes: Any
+    dtypes: Any
+    common_dtype: dtype
+    n_reduced: int
+    over: float
+
+
+class TwoPasses:
+    """A kernel of family moments for one layout. geometry: the result's. is_composed: within
+    gt.fuse, the composed operators give the same bits as the kernel, and can be recorded.
+
+    counts: by operator, the number of calls, up to 2. The second call stores a short cut.
+    """
+
+    __slots__ = ("geometry", "run", "is_composed", "counts")
+
+    def __init__(self, op: str, x: Tensor, dims: Sizes, keepdim: bool, over: float) -> None:
+        given, device = x._geometry, x._device
+        result = given.dtype.to_real
+        plan = build_reduction(op, (given, device), None, dims, keepdim, given.dtype, result)
+        layout = _Layout(
+            plan.shape, plan.stride_bytes, plan.dtypes, given.dtype, plan.n_reduced, over
+        )  # fmt: skip
+        self.geometry: Geometry = plan.outputs[0].geometry
+        self.run: Any = stub.bind("moments", op, "cuda", layout)
+        self.counts: dict[str, int] = {}
+        # The composed operators round half numbers more often, and divide rows into other segments.
+        self.is_composed: bool = (
+            given.dtype in (dtypes.float32, dtypes.float64) and given.is_non_overlapping_and_dense
+            and getattr(self.run, "last", self) is None
+        )  # fmt: skip
+
+    def __call__(self, source: Tensor, *mean: Tensor) -> Tensor:
+        """Return the result. Write the mean to `mean`, if the operator has one."""
+        out = allocate(self.geometry, source._device)
+        self.run(source._device.index, tuple([x._address() for x in (out, *mean, source)]))
+        return out
+
+    def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        """Count a call of an operator with these arguments, which the kernel computes."""
+        count = self.counts.get(operator.name, 0)
+        if count < 2:
+            self.counts[operator.name] = count + 1
+            if count:
+                short_cuda.learn_with_params(operator.table, kernel, args, self.geometry, self.run)
+
+
+def two_passes(
+    operator: Operator, op: str, self: Tensor, dims: Sizes, keepdim: bool, over: float = 1.0
+) -> TwoPasses | None:
+    """Return the kernel for these operands; None if the operators must be composed. The table of
+    `operator` keeps the kernel."""
+    given = self._geometry
+    if self._device.type != "cuda" or not given.numel or given.dtype not in _OF_PASSES:
+        return None
+    key = (two_passes, op, given, self._device, dims, keepdim, over)
+    table = operator.table
+    found: TwoPasses | None = table.plans.get(key)
+    if found is None:
+        found = table.remember(key, TwoPasses(op, self, dims, keepdim, over))
+    return None if found.is_composed and tls.state.get()[0] & _FUSE else found
+
+
+_FUSE = functionality_bit("Fuse")
+_OF_PASSES = frozenset((
+    dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64,
+    dtypes.complex128,
+))  # fmt: skip
+
 # --- composed -------------------------------------------------------------------------------------
 
 
@@ -298,6 +375,14 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
+    if kind.category == FLOATING:
+        keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
+        over = dims or tuple(range(given.ndim))
+        kernel = two_passes(operators.logsumexp, "logsumexp", x, over, keepdim)
+        if kernel is not None:
+            if x is self:
+                kernel.learn(operators.logsumexp, logsumexp, (self, dim, keepdim))
+            return kernel(x)
     if not given.numel:  # amax is undefined for zero elements.
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,17 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, INTEGER
 from ..core.device import CPU, device as as_device
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..core.promotion import promote_types
-from ..dispatch import shortcuts
+from ..dispatch import shortcuts, tls
 from ..dispatch.backend_select import resolve
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW, functionality_bit
+from ..iterator import overlap
+from ..iterator.coalesce import coalesce
 from ..kernels import stub
 from ..structured import arguments
-from ..structured.forms import Kernel, given
-from ..structured.shortcuts import computed as short, results as short_results
+from ..structured.forms import Kernel, given, inplace
+from ..structured.shortcuts import computed as short, cuda as short_cuda, results as short_results
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from .range import repeated
@@ -53,6 +55,9 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
         loop = stub.cpu("triangle").lower if op == "tril" else stub.cpu("triangle").upper
         loop(self._get_array(), made._get_array(), shift)
         return made
+    launch = _launch(op, self, shift)
+    if launch is not None:
+        return launch.fresh(self, diagonal)
     if self._device is CPU and rows * columns <= _KEPT:
         mask = over_array(_mask(op, rows, columns, shift))
     else:
@@ -68,6 +73,101 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
         make = short.made_by(loop, made._geometry)
         short.learn_again(operator.table, kernel, (self, diagonal), make)
     return made
+
+
+def _inplace(op: str) -> Kernel:
+    """Make the in-place kernel of tril or triu."""
+
+    def kernel(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
+        shape, launch = self._geometry, None
+        if self._device.type == "cuda" and shape.ndim > 1 and not key_set & ~BELOW_ADINPLACEORVIEW:
+            shift = arguments.integer(op, "diagonal", diagonal)
+            rows, columns = shape.sizes[-2:]
+            launch = _launch(op, self, max(-rows, min(shift, columns)), is_inplace=True)
+        if launch is None:
+            copied: Tensor = _copied(op)(key_set, self, diagonal)
+            return copied
+        overlap.check_itself(f"{op}_", self, "self")
+        launch.write(self, self)
+        return self
+
+    return kernel
+
+
+@functools.cache
+def _copied(op: str) -> Kernel:
+    """Return the in-place kernel that copies the result of the operator named `op`."""
+    return inplace(getattr(operators, op))
+
+
+tril_: Kernel = _inplace("tril")
+triu_: Kernel = _inplace("triu")
+
+_FUSE = functionality_bit("Fuse")
+
+
+class _Layout(NamedTuple):
+    """The layout of a kernel of family triangle: columns, rows and other dimensions of out and
+    x."""
+
+    shape: Sizes
+    stride_bytes: Any
+    dtypes: Any
+    shift: int
+
+
+class _Launch:
+    """The kernel of tril or triu for one layout. geometry: the result's. count: the number of calls
+    that made a tensor, up to 2. The second one stores a short cut."""
+
+    __slots__ = ("op", "geometry", "run", "count")
+
+    def __init__(self, op: str, x: Tensor, shift: int, is_inplace: bool) -> None:
+        given = x._geometry
+        self.op, self.count = op, 0
+        self.geometry: Geometry = (
+            given if is_inplace else contiguous_geometry(given.sizes, given.dtype)
+        )
+        walks, sizes = [g.stride_bytes for g in (self.geometry, given)], given.sizes
+        outer = [*reversed(range(given.ndim - 2))]
+        shape, others = coalesce(sizes, walks, outer) if outer else ((), [(), ()])
+        layout = _Layout(
+            (sizes[-1], sizes[-2], *shape),
+            [(walk[-1], walk[-2], *other) for walk, other in zip(walks, others)],
+            (given.dtype,) * 2, shift,
+        )  # fmt: skip
+        self.run: Any = stub.bind("triangle", op, "cuda", layout)
+
+    def write(self, out: Tensor, x: Tensor) -> None:
+        self.run(x._device.index, (out._address(), x._address()))
+
+    def fresh(self, x: Tensor, diagonal: Any) -> Tensor:
+        if self.count < 2:
+            self.count += 1
+            if self.count == 2:
+                operator, kernel = getattr(operators, self.op), tril if self.op == "tril" else triu
+                short_cuda.learn_with_params(
+                    operator.table, kernel, (x, diagonal), self.geometry, self.run
+                )
+        out = allocate(self.geometry, x._device)
+        self.write(out, x)
+        return out
+
+
+def _launch(op: str, x: Tensor, shift: int, *, is_inplace: bool = False) -> _Launch | None:
+    """Return the kernel for this tensor; None if the operators must be composed."""
+    shape, place = x._geometry, x._device
+    if (
+        place.type != "cuda" or not shape.numel or shape.dtype.is_float8
+        or tls.state.get()[0] & _FUSE
+    ):  # fmt: skip
+        return None
+    table = getattr(operators, op).table
+    key = (_launch, shape, place, shift, is_inplace)
+    found: _Launch | None = table.plans.get(key)
+    if found is None:
+        found = table.remember(key, _Launch(op, x, shift, is_inplace))
+    return found
 
 
 def _kept(mask: np.ndarray) -> Callable[..., None]:

@@ -646,6 +646,10 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
+        if out is None:
+            short = op_logsumexp.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -663,6 +667,9 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
+        short = op_logsumexp.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)

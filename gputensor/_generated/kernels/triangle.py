@@ -4,7 +4,6 @@
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...structured import forms as _forms
 from ...makers.rows import counts, impl, out_of, passes, selects
 from ...native import triangle as native
 from .. import calls
@@ -15,10 +14,10 @@ def _diagflat(key_set, self, offset):
 
 def install() -> None:
     impl(_ops.tril, "CompositeExplicitAutograd", native.tril, TrilBackward0)
-    impl(_ops.tril_, "CompositeExplicitAutograd", _forms.inplace(_ops.tril), counts, TrilBackward0)
+    impl(_ops.tril_, "CompositeExplicitAutograd", native.tril_, counts, TrilBackward0)
     out_of(_ops.tril_out, _ops.tril)
     impl(_ops.triu, "CompositeExplicitAutograd", native.triu, TriuBackward0)
-    impl(_ops.triu_, "CompositeExplicitAutograd", _forms.inplace(_ops.triu), counts, TriuBackward0)
+    impl(_ops.triu_, "CompositeExplicitAutograd", native.triu_, counts, TriuBackward0)
     out_of(_ops.triu_out, _ops.triu)
     impl(_ops.tril_indices, "CompositeExplicitAutograd", native.tril_indices, selects, passes)
     impl(_ops.triu_indices, "CompositeExplicitAutograd", native.triu_indices, selects, passes)

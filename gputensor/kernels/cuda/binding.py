@@ -24,7 +24,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     None.
     scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) · fill
     (value) · arange (start, step) · linspace (start, end, steps) · eye (columns) · random (seed,
-    counter of the first element, the distribution's two parameters).
+    counter of the first element, the distribution's two parameters) · dropout (seed, counter of the
+    first element, limit, factor).
     copy also has an op "pack" with operands (dst, src, scale, bias). scale and bias are pointers to
     f32, or up to 16 numbers, one per channel. stride_bytes[2] is the stride of an f32 table with
     one entry per channel.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any
+from typing import Any, ClassVar
 
 from ... import runtime
 from ...core import errors
@@ -61,6 +61,7 @@ class Stage:
         "entry", "defines", "grid", "block", "segments", "lane_bits", "slot_bits", "per_segment",
         "is_adjacent", "tail",
     )  # fmt: skip
+    family: ClassVar[str] = "reduce"
     entry: str
     defines: dict[str, str]
     segments: int
@@ -91,9 +92,10 @@ class Stage:
         self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits
-        cut = (1, units) if leaves == RESULTS else _segments(units, lanes, groups)
+        most = 1 if leaves == RESULTS else self.most_segments(groups)
+        cut = segments_of(units, lanes, most)
         self.segments, self.per_segment = cut
-        self.entry, self.defines = f"reduce_{layout.lower()}", defines
+        self.entry, self.defines = f"{self.family}_{layout.lower()}", defines
         self.grid, self.block = (groups * self.segments, 1, 1), (THREADS, 1, 1)
         dims = int(defines["DIMS"])
         is_partial = leaves == PARTIALS or self.segments > 1
@@ -105,23 +107,28 @@ class Stage:
             out_step, *divider(self.segments),
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
+    def most_segments(self, groups: int) -> int:
+        """Return the maximum number of segments of an output. groups: the blocks of all outputs, if
+        each has one segment."""
+        return -(-MOST_BLOCKS // groups)
+
     def launch(
         self, runs: dict[Any, Callable[[bytes], None]], device_index: int, out: int, x: int
     ) -> None:
-        self.bound(runs, device_index)(_POINTERS(out, x) + self.tail)
+        self.bound(runs, device_index)(POINTERS(out, x) + self.tail)
 
     def bound(
         self, runs: dict[Any, Callable[[bytes], None]], device_index: int
     ) -> Callable[[bytes], None]:
         run = runs.get((self, device_index))
         if run is None:
-            function = module.function("reduce", self.entry, self.defines, device_index)
+            function = module.function(self.family, self.entry, self.defines, device_index)
             run = runtime.cuda().launcher(function, self.grid, self.block)
             runs[self, device_index] = run
         return run
 
 
-_POINTERS = Struct("<QQ").pack
+POINTERS = Struct("<QQ").pack
 
 
 def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
@@ -136,12 +143,11 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
     return lane_bits, whole - lane_bits
 
 
-def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
+def segments_of(units: int, lanes: int, most: int) -> tuple[int, int]:
     """Return the number of segments, and the units per segment, which are a multiple of `lanes`."""
-    least = lanes * _PER_SEGMENT
-    if groups >= MOST_BLOCKS or units < 2 * least:
+    wanted = min(most, units // (lanes * _PER_SEGMENT))
+    if wanted < 2:
         return 1, units
-    wanted = min(-(-MOST_BLOCKS // groups), units // least)
     per_segment = -(-units // (wanted * lanes)) * lanes
     return -(-units // per_segment), per_segment
 
@@ -172,10 +178,11 @@ class Reduce:
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
         for start, sizes in parts:
-            name = "CAST" if is_cast else _layout(sizes, strides, kept, walks[1], in_dtype.itemsize)
+            size = in_dtype.itemsize
+            name = "CAST" if is_cast else layout_of(sizes, strides, kept, walks[1], size)
             stage = Stage(
                 variants.define(op, scalar, name, dims), kept, walks, sizes, strides,
-                PACK_BYTES // in_dtype.itemsize, _lanes_are_adjacent(name, strides, walks[1]),
+                PACK_BYTES // size, lanes_are_adjacent(name, strides, walks[1]),
                 codes, count, PARTIALS if len(parts) > 1 else EITHER,
             )  # fmt: skip
             self.stages.append((launch.offset_of(start, strides) or 0, rows * row_bytes, stage))
@@ -197,7 +204,7 @@ class Reduce:
             in_walk.append(step)
             step *= size
         dims, itemsize = launch.dims_for(op, kept), row_bytes // product(kept)
-        name = _layout((rows,), (row_bytes,), kept, tuple(in_walk), itemsize)
+        name = layout_of((rows,), (row_bytes,), kept, tuple(in_walk), itemsize)
         self.last = Stage(
             variants.define(_ENDS.get(op, op), partial, name, dims), kept,
             (out_walk, tuple(in_walk)), (rows,), (row_bytes,), PACK_BYTES // itemsize,
@@ -247,7 +254,9 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
     return "i64" if name == "u64" else name, True
 
 
-def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
+def layout_of(
+    reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int
+) -> str:
     """Return the kernel: ROWS or COLUMNS if vector loads are possible, otherwise STRIDED. strides:
     the input's."""
     if reduced and strides[0] == itemsize:
@@ -257,7 +266,7 @@ def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, it
     return "STRIDED"
 
 
-def _lanes_are_adjacent(layout: str, strides: Sizes, kept_strides: Sizes) -> bool:
+def lanes_are_adjacent(layout: str, strides: Sizes, kept_strides: Sizes) -> bool:
     """Return True if neighbouring lanes read elements of one row: the reduced elements have smaller
     strides than the kept ones."""
     if layout in ("ROWS", "COLUMNS"):

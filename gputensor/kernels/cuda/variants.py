@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from ..._generated.loops import LOOPS
-from ...core.dtype import ALL, STORED, complex32, dtype
+from ...core.dtype import ALL, FLOATING, STORED, complex32, dtype
 from ...core.dtype_rules import RULES
 
 Defines = dict[str, str]
@@ -30,7 +30,14 @@ _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
 
-FAMILIES = tuple(LOOPS)
+# Families whose operators are composite, with the functors of their kernels. No other device must
+# have these loops, so no row of the YAML names them.
+_COMPOSITE = {
+    "dropout": ("dropout", "dropout_backward"), "moments": ("logsumexp", "var"),
+    "triangle": ("tril", "triu"),
+}  # fmt: skip
+
+FAMILIES = (*LOOPS, *_COMPOSITE)
 
 # Dtype rules of reductions that combine integers in int64.
 _WHOLE = ("sums", "sums_real", "products")
@@ -261,6 +268,28 @@ def _scan(family: str) -> list[Defines]:
     return [define(op, _NAME[d], "STRIDED") for op, d in runs]
 
 
+def _moments(family: str) -> list[Defines]:
+    layouts = ("ROWS", "COLUMNS", "STRIDED", "PARTS")
+    floats = [d for d in ALL if d.category >= FLOATING]
+    takes = [(op, d) for op in _COMPOSITE[family] for d in floats]
+    return [
+        define(op, d.short, layout)
+        for op, d in takes for layout in layouts if op == "var" or not d.is_complex
+    ]  # fmt: skip
+
+
+def _dropout(family: str) -> list[Defines]:
+    floats = [d.short for d in ALL if d.is_floating_point]
+    layouts = ("CONTIGUOUS", "STRIDED")
+    return [define(op, s, name) for op in _COMPOSITE[family] for name in layouts for s in floats]
+
+
+def _triangle(family: str) -> list[Defines]:
+    listed = [(op, w, "STRIDED") for op in _COMPOSITE[family] for w in WORDS.values()]
+    listed += [(op, w, "ROWS") for op, w, _ in listed if w != "w128"]
+    return [define(*v) for v in listed]
+
+
 def _softmax(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
     return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
@@ -300,5 +329,5 @@ _LISTS = {
     "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
     "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
-    "loss": _loss,
+    "loss": _loss, "moments": _moments, "dropout": _dropout, "triangle": _triangle,
 }  # fmt: skip

@@ -40,11 +40,12 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
         shortcuts.learn(table, kernel, found, made, key[1])
 
 
-def learn_reduction(
+def learn_with_params(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
     launch: Any,
 ) -> None:  # fmt: skip
-    """Store the short cut of a reduction over these dimensions to this dtype."""
+    """Store the short cut of a kernel with one operand for these params, such as the dimensions and
+    the dtype of a reduction."""
     x, *params = args
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):

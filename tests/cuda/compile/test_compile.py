@@ -49,6 +49,8 @@ REGISTERS = {
     "loss_sums": 40, "loss_parts": 40, "gather_strided": 80, "scatter_strided": 80,
     "nonzero_elements": 40, "nonzero_sums": 40, "nonzero_parts": 56,
     "ternary_contiguous": 72, "ternary_strided": 96, "scan_strided": 128,
+    "moments_rows": 104, "moments_columns": 72, "moments_strided": 64, "moments_parts": 56,
+    "dropout_contiguous": 40, "dropout_strided": 40, "triangle_rows": 64, "triangle_strided": 64,
     "criterion_contiguous": 56, "criterion_strided": 72,
 }  # fmt: skip
 

@@ -131,10 +131,10 @@ def test_golden_reductions(
 
 
 def test_the_order_of_a_reduction_covers_every_element_once() -> None:
-    for units, lanes, groups in itertools.product(
-        (1, 5, 4095, 4096, 10**6 + 1), (1, 32, 256), (1, 7, 5000)
+    for units, lanes, most in itertools.product(
+        (1, 5, 4095, 4096, 10**6 + 1), (1, 32, 256), (1, 147, 1024, 1 << 30)
     ):
-        segments, each = reduce_launch._segments(units, lanes, groups)
+        segments, each = reduce_launch.segments_of(units, lanes, most)
         assert (segments - 1) * each < units <= segments * each
         assert segments == 1 or each % lanes == 0
 
