@@ -14,8 +14,8 @@ from gputensor.native import dropout as native
 from gputensor.nn import functional
 from gputensor.runtime.emulator import settings
 
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 
 pytestmark = [
     requires_emulator,

@@ -14,8 +14,8 @@ from gputensor.core.dtype import FLOAT8, STORED
 from gputensor.kernels.cuda import launch
 from gputensor.runtime.emulator import settings
 
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 
 pytestmark = [
     requires_emulator,

@@ -16,8 +16,8 @@ import gputensor as gt
 from gputensor.kernels.cuda import launch, reduce_launch
 from gputensor.runtime.emulator import settings
 
-from ..harness import tier
-from .support import requires_emulator
+from ...harness import tier
+from ..support import requires_emulator
 from .test_pointwise_kernels import View, some_sizes
 
 pytestmark = [
