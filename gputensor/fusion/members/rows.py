@@ -87,16 +87,8 @@ def recording(
     operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
     """Return the kernel of an operator over rows at key Fuse. is_own: returns True if calls on a
-    device reach our kernel. Calls that are invalid or not recorded go to the kernel below, or to
-    the operators of which this operator is composed."""
+    device reach our kernel. Calls that are invalid or not recorded go to the kernel below."""
     make = MAKERS[operator.qualified_name]
-    is_made_of_others = make is _layer_norm  # on devices
-
-    def below(key_set: int, *args: Any) -> Any:
-        if is_made_of_others and getattr(args[0], "_device", CPU).type == "cuda":
-            return operator.redispatch_table[key_set & ~_FUSE](key_set & ~_FUSE, *args)
-        return run_first(key_set, *args)
-
     known: dict[Any, Made | None] = {}
 
     def record(key_set: int, *args: Any) -> Any:
@@ -107,10 +99,10 @@ def recording(
             or recorder.trace is None and first._geometry.numel < LARGE
             and not any([type(x._storage) is Pending for x in tensors])
         ):  # fmt: skip
-            return below(key_set, *args)
+            return run_first(key_set, *args)
         is_plain = not any([x._keys & LAZY or x._device is not place for x in tensors])
         if not is_plain or not is_own(place) or not first._geometry.numel:
-            return below(key_set, *args)
+            return run_first(key_set, *args)
         key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
         try:
             made = known[key]
@@ -119,11 +111,11 @@ def recording(
                 known.clear()
             made = known[key] = make(operator, *args)
         except TypeError:  # raised for unhashable arguments
-            return below(key_set, *args)
+            return run_first(key_set, *args)
         if made is None or not (results := recorder.record(
             made.whats, tuple([args[n] for n in made.operands]), made.params
         )):  # fmt: skip
-            return below(key_set, *args)
+            return run_first(key_set, *args)
         return results[0] if len(results) == 1 else tuple(results)
 
     return record
