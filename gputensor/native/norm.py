@@ -20,6 +20,8 @@ from ..core.arguments import real
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry
+from ..dispatch import tls
+from ..dispatch.keys import functionality_bit
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
@@ -34,6 +36,8 @@ from ..structured.layers.normalizing import (
     input_gradient, is_for_kernels, kernel_gradients, of_statistics,
 )  # fmt: skip
 from ..structured.layers.precision import check_floating, cast, wide
+
+_FUSE = functionality_bit("Fuse")
 
 # --- layer norm -----------------------------------------------------------------------------------
 
@@ -73,7 +77,8 @@ def native_layer_norm(
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return _by_rows(input, rows, params, eps, layouts)
     kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
-    if kernels is not None:
+    # In a block of gt.fuse, a chain records the operators of which layer norm is composed.
+    if kernels is not None and not tls.state.get()[0] & _FUSE:
         eps = real("norm", "eps", eps)
         return norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
     dims, of = tuple(range(-len(wanted), 0)), layouts[1].dtype

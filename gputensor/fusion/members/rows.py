@@ -20,11 +20,12 @@ from ...core.device import CPU
 from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry, reduced_sizes
 from ...dispatch.keys import LAZY, functionality_bit
-from ...dispatch.operator import Operator
+from ...dispatch.operator import Operator, Table
 from ...kernels import stub
 from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...native import argreduce, softmax
+from ...structured.layers import norm_kernels
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
 from ..chain import Entry, Recorded
@@ -87,8 +88,15 @@ def recording(
     operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
     """Return the kernel of an operator over rows at key Fuse. is_own: returns True if calls on a
-    device reach our kernel. Calls that are invalid or not recorded go to the kernel below."""
+    device reach our kernel. Calls that are invalid or not recorded go to the kernel below, or to
+    the operators of which this operator is composed."""
     make = MAKERS[operator.qualified_name]
+
+    def below(key_set: int, *args: Any) -> Any:
+        if make is _layer_norm and _is_composed(operator.table, *args[:2]):
+            return operator.redispatch_table[key_set & ~_FUSE](key_set & ~_FUSE, *args)
+        return run_first(key_set, *args)
+
     known: dict[Any, Made | None] = {}
 
     def record(key_set: int, *args: Any) -> Any:
@@ -99,10 +107,10 @@ def recording(
             or recorder.trace is None and first._geometry.numel < LARGE
             and not any([type(x._storage) is Pending for x in tensors])
         ):  # fmt: skip
-            return run_first(key_set, *args)
+            return below(key_set, *args)
         is_plain = not any([x._keys & LAZY or x._device is not place for x in tensors])
         if not is_plain or not is_own(place) or not first._geometry.numel:
-            return run_first(key_set, *args)
+            return below(key_set, *args)
         key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
         try:
             made = known[key]
@@ -111,11 +119,11 @@ def recording(
                 known.clear()
             made = known[key] = make(operator, *args)
         except TypeError:  # raised for unhashable arguments
-            return run_first(key_set, *args)
+            return below(key_set, *args)
         if made is None or not (results := recorder.record(
             made.whats, tuple([args[n] for n in made.operands]), made.params
         )):  # fmt: skip
-            return run_first(key_set, *args)
+            return below(key_set, *args)
         return results[0] if len(results) == 1 else tuple(results)
 
     return record
@@ -233,6 +241,21 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))
+
+
+def _is_composed(table: Table, x: Any, normalized_shape: Any) -> bool:
+    """True if layer norm on CUDA is recorded as the operators that compose it. They have the bits
+    of its kernel, and become one kernel with the operators before and after them."""
+    if type(x) is not Tensor or type(normalized_shape) not in (tuple, list):
+        return False
+    shape, sizes = x._geometry, tuple(normalized_shape)
+    if not sizes or shape.sizes[-len(sizes) :] != sizes or not shape.is_contiguous:
+        return False
+    count = prod(sizes)
+    if not 0 < count <= SHORT:
+        return False
+    launches = norm_kernels.launches(table, x, (shape.numel // count, count, 1, 1))
+    return launches is not None and bool(launches.has_bits_of_parts)
 
 
 def _layer_norm(

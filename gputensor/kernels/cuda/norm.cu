@@ -4,19 +4,21 @@
 //          parameters have one number per channel; the statistics one per row or per channel.
 // Types    scalar_t storage of x, its gradient and the result; acc_t (f32 for f16, bf16) for
 //          arithmetic, parameters and statistics. The result is rounded once.
-// Launch   one-dimensional, 256 threads. rows, rows_backward: 2^lane_bits threads of a warp, or the
-//          whole block, share a row; a row of at most lanes * 64 bytes of acc_t is read once.
+// Launch   one-dimensional, 256 threads. rows, rows_backward: 2^lane_bits threads share a row; a
+//          row of at most lanes * 64 bytes of acc_t is read once.
 //          statistics, gradients: a block has 2^slot_bits adjacent channels of one segment; merge_*
 //          combine the segments. scaled, scaled_backward: 16 bytes per thread.
 // Order    fixed by the sizes: lane l takes elements, or pieces of 16 bytes, in ascending order;
 //          lanes are combined in pairs, segments in ascending order. The bits are equal on all runs
-//          and devices.
+//          and devices. Rows of f32 and f64 are added as by reduce.cu, so that norm_rows has the
+//          bits of the operators of which a chain composes it.
 // Numbers  two passes: the variance is the mean of the squared differences from the mean. Segments
 //          are merged by their means and sums of squares. A row with inf or NaN gives NaN.
 // Source   Chan, Golub and LeVeque, Updating formulae for computing sample variances, 1979.
 #include "math/arithmetic.cuh"
 #include "pointwise/contiguous.cuh"
 #include "lanes.cuh"
+#include "reducing.cuh"
 
 constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in registers, as acc_t
 
@@ -43,9 +45,39 @@ template <class acc> DEVICE acc reciprocal_root(acc variance, f64 eps) {
   return (acc)1 / math_sqrt(variance + (acc)eps);
 }
 
+struct norm_sum {
+  template <class acc> static DEVICE acc combine(acc a, acc b) { return a + b; }
+};
+
+// Add up the values of all lanes of a row, in the order of reduce_lanes. Each lane gets the sum.
+// All threads of the block must call it. shared: THREADS values.
+template <class acc> DEVICE acc sum_of_lanes(acc x, u32 lane, u32 lane_bits, acc* shared) {
+  constexpr u32 MOST = THREADS / 32;
+  if (lane_bits > 5) {
+    const u32 warps = 1u << (lane_bits - 5), first = threadIdx.x - lane + (threadIdx.x & 31);
+    __syncthreads();
+    shared[threadIdx.x] = x;
+    __syncthreads();
+    acc part[MOST];
+#pragma unroll
+    for (u32 w = 0; w < MOST; ++w) part[w] = w < warps ? shared[first + w * 32] : (acc)0;
+#pragma unroll
+    for (u32 half = MOST / 2; half > 0; half >>= 1) {
+#pragma unroll
+      for (u32 w = 0; w < half; ++w) part[w] = half < warps ? part[w] + part[w + half] : part[w];
+    }
+    x = part[0];
+  }
+  const u32 near = lane_bits < 5 ? 1u << lane_bits : 32;
+  for (u32 apart = near >> 1; apart > 0; apart >>= 1) {
+    x += __shfl_xor_sync(0xffffffffu, x, apart);
+  }
+  return x;
+}
+
 // One row of a block, and the packs of it that a lane reads.
 template <class scalar, class acc> struct norm_row {
-  static constexpr int PACK = 16 / sizeof(scalar);
+  static constexpr int PACK = 16 / sizeof(scalar), CHAINS = PACK < 4 ? 4 / PACK : 1;
   u32 lane, lanes, row, count, first_channel;
   bool is_there;
 
@@ -91,19 +123,23 @@ template <class scalar, class acc> struct norm_row {
       }
     }
   }
-  // Call f(pack number, packs) for each pack of this lane. held: the packs of up to two operands,
+  // Call f(chain, pack number, packs) for each pack of this lane; packs take turns in CHAINS. held: the packs of up to two operands,
   // which stay in registers if is_held. Otherwise read(pack number, packs) reads them again.
   template <int OPERANDS, int PACKS, class R, class F>
   DEVICE void each(u32 whole, bool is_held, const acc (&held)[PACKS][OPERANDS][PACK],
                    const R& read, const F& f) const {
     if (is_held) {
 #pragma unroll
-      for (int k = 0; k < PACKS; ++k) f(lane + k * lanes, held[k]);
+      for (int k = 0; k < PACKS; ++k) f(k % CHAINS, lane + k * lanes, held[k]);
     } else {
-      for (u32 k = lane; k < whole; k += lanes) {
-        acc packs[OPERANDS][PACK];
-        read(k, packs);
-        f(k, packs);
+      for (u32 k = lane; k < whole; k += lanes * CHAINS) {
+#pragma unroll
+        for (int c = 0; c < CHAINS; ++c) {
+          if (c && k + c * lanes >= whole) break;
+          acc packs[OPERANDS][PACK];
+          read(k + c * lanes, packs);
+          f(c, k + c * lanes, packs);
+        }
       }
     }
   }
@@ -245,35 +281,38 @@ DEVICE void finish_gradients(const norm_params<acc>& p, u32 channel, acc grad, a
 #include "defaults.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_params<acc_t> p) {
-  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
-  __shared__ acc_t shared[THREADS / 32];
-  const norm_row<scalar_t, acc_t> row(p);
+  typedef norm_row<scalar_t, acc_t> row_t;
+  constexpr int PACK = row_t::PACK, CHAINS = row_t::CHAINS;
+  constexpr int PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
+  __shared__ acc_t shared[THREADS];
+  const row_t row(p);
   char *x = row.of(p.x), *out = row.of(p.out);
   const bool is_aligned = (((u64)x | (u64)out) & 15) == 0;
-  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
   const auto read = [&](u32 k, acc_t(&packs)[1][PACK]) { row.read(x, is_aligned, k, packs[0]); };
   const u32 whole = (p.count + PACK - 1) / PACK;
   const bool is_held = whole <= row.lanes * PACKS;
-  acc_t held[PACKS][1][PACK], mean = 0, squares = 0;
+  acc_t held[PACKS][1][PACK], sums[CHAINS][PACK] = {}, squares[CHAINS][PACK] = {};
   if (is_held) {
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) read(row.lane + k * row.lanes, held[k]);
   }
-  row.each(whole, is_held, held, read, [&](u32, const acc_t(&packs)[1][PACK]) {
+  row.each(whole, is_held, held, read, [&](int c, u32, const acc_t(&packs)[1][PACK]) {
 #pragma unroll
-    for (int e = 0; e < PACK; ++e) mean += packs[0][e];
+    for (int e = 0; e < PACK; ++e) sums[c][e] += packs[0][e];
   });
-  mean = across_lanes(mean, p.lane_bits, shared, sum_of) / (acc_t)p.count;
-  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[1][PACK]) {
+  const acc_t total = fold<norm_sum, CHAINS * PACK>(sums[0]);
+  const acc_t mean = sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+  row.each(whole, is_held, held, read, [&](int c, u32 k, const acc_t(&packs)[1][PACK]) {
 #pragma unroll
     for (int e = 0; e < PACK; ++e) {
       const acc_t rest = packs[0][e] - mean;
-      if (k * PACK + e < row.count) squares += rest * rest;
+      if (k * PACK + e < row.count) squares[c][e] += rest * rest;
     }
   });
-  const acc_t variance = across_lanes(squares, p.lane_bits, shared, sum_of) / (acc_t)p.count;
+  const acc_t of_squares = fold<norm_sum, CHAINS * PACK>(squares[0]);
+  const acc_t variance = sum_of_lanes(of_squares, row.lane, p.lane_bits, shared) / (acc_t)p.count;
   const acc_t rstd = reciprocal_root(variance, p.eps);
-  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[1][PACK]) {
+  row.each(whole, is_held, held, read, [&](int, u32 k, const acc_t(&packs)[1][PACK]) {
     acc_t made[PACK];
 #pragma unroll
     for (int e = 0; e < PACK; ++e) {
@@ -292,12 +331,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_pa
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     norm_rows_backward(const norm_params<acc_t> p) {
-  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
-  __shared__ acc_t shared[THREADS / 32];
-  const norm_row<scalar_t, acc_t> row(p);
+  typedef norm_row<scalar_t, acc_t> row_t;
+  constexpr int PACK = row_t::PACK, PACKS = HELD_BYTES / sizeof(acc_t) / PACK;
+  __shared__ acc_t shared[THREADS];
+  const row_t row(p);
   char *x = row.of(p.x), *grad = row.of(p.grad), *out = row.of(p.out);
   const bool is_aligned = (((u64)x | (u64)grad | (u64)out) & 15) == 0;
-  const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
   const acc_t mean = p.mean[row.row], rstd = p.rstd[row.row];
   // Pack 0: the normalised elements. Pack 1: the gradient times the weight.
   const auto read = [&](u32 k, acc_t(&packs)[2][PACK]) {
@@ -317,16 +356,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) read(row.lane + k * row.lanes, held[k]);
   }
-  row.each(whole, is_held, held, read, [&](u32, const acc_t(&packs)[2][PACK]) {
+  row.each(whole, is_held, held, read, [&](int, u32, const acc_t(&packs)[2][PACK]) {
 #pragma unroll
     for (int e = 0; e < PACK; ++e) {
       total += packs[1][e];
       product += packs[1][e] * packs[0][e];
     }
   });
-  total = across_lanes(total, p.lane_bits, shared, sum_of) / (acc_t)p.count;
-  product = across_lanes(product, p.lane_bits, shared, sum_of) / (acc_t)p.count;
-  row.each(whole, is_held, held, read, [&](u32 k, const acc_t(&packs)[2][PACK]) {
+  total = sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+  product = sum_of_lanes(product, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+  row.each(whole, is_held, held, read, [&](int, u32 k, const acc_t(&packs)[2][PACK]) {
     acc_t of_x[PACK];
 #pragma unroll
     for (int e = 0; e < PACK; ++e) of_x[e] = (packs[1][e] - total - packs[0][e] * product) * rstd;

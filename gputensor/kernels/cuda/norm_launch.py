@@ -13,7 +13,8 @@ from ...core.dtype import bfloat16, dtype, float16, float32, float64
 from . import launch, variants
 from .division import divider
 from .launch import THREADS
-from .softmax_launch import HELD_BYTES, lanes_of_dense
+from .reduce_launch import segments_of, shape_of
+from .softmax_launch import HELD_BYTES
 
 DTYPES = (float32, float64, float16, bfloat16)
 ENTRIES = (
@@ -36,11 +37,12 @@ class Norm(launch.Queued):
 
     groups: the number of rows of a sample, for statistics of rows; 0 for statistics of channels.
     Operands of the methods are addresses, by the names of `norm_params` in norm.cu.
+    has_bits_of_parts: True if the kernel for rows has the bits of the operators that compose it.
     """
 
     __slots__ = (
         "rows", "row_count", "count", "channels", "numel", "row_blocks", "channel_blocks",
-        "element_blocks", "segments", "dividers", "tail",
+        "element_blocks", "segments", "dividers", "tail", "has_bits_of_parts",
     )  # fmt: skip
 
     def __init__(self, of: dtype, samples: int, channels: int, size: int, groups: int = 0) -> None:
@@ -49,8 +51,15 @@ class Norm(launch.Queued):
         self.numel = numel = samples * channels * size
         self.row_count = numel // self.rows if groups else 0
         pack = launch.PACK_BYTES // of.itemsize
-        lane_bits = lanes_of_dense(self.row_count, pack, HELD_BYTES // max(of.itemsize, 4))
+        units = max(launch.blocks_for(self.row_count, pack), 1)
+        lane_bits, _ = shape_of(self.rows, units, True)
+        if of.itemsize == 2:  # A thread keeps fewer packs of a row in registers.
+            kept = HELD_BYTES // 4 // pack
+            lane_bits = min(launch.bits_for(-(-units // kept)), launch.bits_for(THREADS))
         self.row_blocks = launch.blocks_for(self.rows, THREADS >> lane_bits)
+        most = launch.blocks_for(launch.MOST_BLOCKS, max(self.row_blocks, 1))
+        is_whole = segments_of(units, 1 << lane_bits, most)[0] == 1
+        self.has_bits_of_parts: bool = of.itemsize > 2 and is_whole
         adjacent = min(launch.bits_for(channels), launch.bits_for(launch.ADJACENT))
         slot_bits = adjacent if size < NARROW else 0
         blocks, lanes = launch.blocks_for(channels, 1 << slot_bits), THREADS >> slot_bits

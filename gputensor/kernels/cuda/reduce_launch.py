@@ -89,7 +89,7 @@ class Stage:
             walks = (into[0] * pack, *into[1:]), (of[0] * pack, *of[1:])
         outputs, units = product(kept), product(reduced)
         self.is_adjacent: bool = is_adjacent
-        self.lane_bits, self.slot_bits = _shape(outputs, max(units, 1), is_adjacent)
+        self.lane_bits, self.slot_bits = shape_of(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)
         lanes = 1 << self.lane_bits
         most = 1 if leaves == RESULTS else self.most_segments(groups)
@@ -131,7 +131,7 @@ class Stage:
 POINTERS = Struct("<QQ").pack
 
 
-def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
+def shape_of(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
     """Return log2 of the threads per output, and log2 of the outputs per block. Together they use
     all threads of a block."""
     wanted = launch.bits_for(-(-units // _PER_LANE))

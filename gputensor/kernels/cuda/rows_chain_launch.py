@@ -18,7 +18,7 @@ from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
 from .reduce_launch import Reduce, Stage
 from .rows_source import Program
-from .softmax_launch import HELD_BYTES, lanes_of_dense
+from .softmax_launch import HELD_BYTES, _lanes_of_dense
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
@@ -39,7 +39,7 @@ def stage_of(plain: Any) -> Stage | None:
 def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
     """Return the lanes that softmax_launch.py uses for dense rows."""
     held = HELD_BYTES // max(itemsize, 4)
-    lane_bits = lanes_of_dense(count, PACK_BYTES // itemsize, held)
+    lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
     return lane_bits, launch.bits_for(THREADS) - lane_bits
 
 

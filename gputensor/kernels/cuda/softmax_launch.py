@@ -35,7 +35,7 @@ def _one(
     if is_dense:
         is_adjacent = True
         held = HELD_BYTES // max(of.itemsize, 4)
-        lane_bits = lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
+        lane_bits = _lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
         slots = 1 if is_adjacent else min(launch.bits_for(n_rows), launch.bits_for(launch.ADJACENT))
@@ -56,7 +56,7 @@ def _one(
     )  # fmt: skip
 
 
-def lanes_of_dense(count: int, pack: int, held: int) -> int:
+def _lanes_of_dense(count: int, pack: int, held: int) -> int:
     """Return log2 of the number of threads that share a dense row: a part of a warp, or a whole
     block."""
     if count > WARP * held:
