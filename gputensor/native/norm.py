@@ -77,8 +77,10 @@ def native_layer_norm(
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return _by_rows(input, rows, params, eps, layouts)
     kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
-    # In a block of gt.fuse, a chain records the operators of which layer norm is composed.
-    if kernels is not None and not tls.state.get()[0] & _FUSE:
+    is_fusing = tls.state.get()[0] & _FUSE
+    if kernels is not None and not (
+        is_fusing and norm_kernels.is_composed_in_chains(kernels, input)
+    ):
         eps = real("norm", "eps", eps)
         return norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
     dims, of = tuple(range(-len(wanted), 0)), layouts[1].dtype

@@ -244,18 +244,15 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
 
 
 def _is_composed(table: Table, x: Any, normalized_shape: Any) -> bool:
-    """True if layer norm on CUDA is recorded as the operators that compose it. They have the bits
-    of its kernel, and become one kernel with the operators before and after them."""
+    """True if layer norm on CUDA is recorded as the operators that compose it."""
     if type(x) is not Tensor or type(normalized_shape) not in (tuple, list):
         return False
     shape, sizes = x._geometry, tuple(normalized_shape)
-    if not sizes or shape.sizes[-len(sizes) :] != sizes or not shape.is_contiguous:
+    if not sizes or shape.sizes[-len(sizes) :] != sizes or not shape.numel:
         return False
     count = prod(sizes)
-    if not 0 < count <= SHORT:
-        return False
-    launches = norm_kernels.launches(table, x, (shape.numel // count, count, 1, 1))
-    return launches is not None and bool(launches.has_bits_of_parts)
+    kernels = norm_kernels.launches(table, x, (shape.numel // count, count, 1, 1))
+    return kernels is not None and norm_kernels.is_composed_in_chains(kernels, x)
 
 
 def _layer_norm(

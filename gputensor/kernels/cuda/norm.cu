@@ -28,18 +28,30 @@ constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in regis
 // elements of a row or channel. per_channel: of a channel in one sample. repeat: the number of rows
 // of a sample, or of channels, after which the parameters repeat. sums_of_grad, sums_of_product:
 // the gradients of bias and weight. parts: two results of each segment of a channel. in_packs:
-// the lanes of a channel take 16 bytes at a time.
+// the lanes of a channel take 16 bytes at a time. narrow_stats: mean and rstd are of scalar_t, not
+// of acc_t. narrow_numbers: so are weight, bias and the running statistics.
 template <class acc> struct norm_params {
-  char *x, *grad, *out;
-  acc *mean, *rstd;
-  const acc *weight, *bias;
-  acc *running_mean, *running_var;
+  char *x, *grad, *out, *mean, *rstd, *weight, *bias, *running_mean, *running_var;
   acc *sums_of_grad, *sums_of_product, *parts;
   f64 eps, momentum, unbiased;
   divider per_channel, repeat;
   u32 rows, count, channels, per_row, sample_stats, per_stat, lane_bits, slot_bits;
-  u32 segments, per_segment, in_packs, numel, has_variance, unused;
+  u32 segments, per_segment, in_packs, numel, has_variance, narrow_stats, narrow_numbers, unused;
 };
+
+template <class scalar, class acc>
+DEVICE acc number_at(const char* numbers, u32 at, u32 is_narrow) {
+  return is_narrow ? cast<acc>(((const scalar*)numbers)[at]) : ((const acc*)numbers)[at];
+}
+
+template <class scalar, class acc>
+DEVICE void put_number(char* numbers, u32 at, u32 is_narrow, acc x) {
+  if (is_narrow) {
+    ((scalar*)numbers)[at] = cast<scalar>(x);
+  } else {
+    ((acc*)numbers)[at] = x;
+  }
+}
 
 template <class acc> DEVICE acc reciprocal_root(acc variance, f64 eps) {
   return (acc)1 / math_sqrt(variance + (acc)eps);
@@ -123,8 +135,9 @@ template <class scalar, class acc> struct norm_row {
       }
     }
   }
-  // Call f(chain, pack number, packs) for each pack of this lane; packs take turns in CHAINS. held: the packs of up to two operands,
-  // which stay in registers if is_held. Otherwise read(pack number, packs) reads them again.
+  // Call f(chain, pack number, packs) for each pack of this lane; packs take turns in CHAINS. held:
+  // the packs of up to two operands, which stay in registers if is_held. Otherwise read(pack
+  // number, packs) reads them again.
   template <int OPERANDS, int PACKS, class R, class F>
   DEVICE void each(u32 whole, bool is_held, const acc (&held)[PACKS][OPERANDS][PACK],
                    const R& read, const F& f) const {
@@ -218,8 +231,21 @@ template <class acc> struct norm_walk {
   }
 };
 
-template <class acc> DEVICE acc rstd_of(const norm_params<acc>& p, u32 at) {
-  return p.has_variance ? reciprocal_root(p.rstd[at], p.eps) : p.rstd[at];
+template <class scalar, class acc> DEVICE acc mean_of(const norm_params<acc>& p, u32 at) {
+  return number_at<scalar, acc>(p.mean, at, p.narrow_stats);
+}
+
+template <class scalar, class acc> DEVICE acc rstd_of(const norm_params<acc>& p, u32 at) {
+  const acc found = number_at<scalar, acc>(p.rstd, at, p.narrow_stats);
+  return p.has_variance ? reciprocal_root(found, p.eps) : found;
+}
+
+// x times the weight of a channel, plus its bias. Either may be missing.
+template <class scalar, class acc>
+DEVICE acc scaled(const norm_params<acc>& p, u32 channel, acc x) {
+  if (p.weight) x *= number_at<scalar, acc>(p.weight, channel, p.narrow_numbers);
+  if (p.bias) x += number_at<scalar, acc>(p.bias, channel, p.narrow_numbers);
+  return x;
 }
 
 template <class acc> struct total_of {
@@ -239,14 +265,14 @@ template <class acc> struct squares_of {
 };
 
 // Sums of the gradient, and of the gradient times the normalised element.
-template <class acc> struct products_of {
+template <class scalar, class acc> struct products_of {
   const norm_params<acc>& p;
   u32 own;
   acc mean, rstd, total, product;
   template <int N> DEVICE void operator()(u32 sample, const acc (&x)[2][N]) {
     if (p.sample_stats) {
-      mean = p.mean[sample * p.sample_stats + own];
-      rstd = p.rstd[sample * p.sample_stats + own];
+      mean = mean_of<scalar>(p, sample * p.sample_stats + own);
+      rstd = rstd_of<scalar>(p, sample * p.sample_stats + own);
     }
 #pragma unroll
     for (int e = 0; e < N; ++e) {
@@ -256,19 +282,23 @@ template <class acc> struct products_of {
   }
 };
 
+template <class scalar, class acc>
+DEVICE void mix(const norm_params<acc>& p, char* running, u32 channel, acc now) {
+  if (!running) return;
+  const acc before = number_at<scalar, acc>(running, channel, p.narrow_numbers);
+  const acc made = before * (acc)(1 - p.momentum) + now * (acc)p.momentum;
+  put_number<scalar>(running, channel, p.narrow_numbers, made);
+}
+
 // Store a channel's statistics, and mix them into the running ones. squares: the sum of squared
 // differences from the mean.
-template <class acc>
+template <class scalar, class acc>
 DEVICE void finish_statistics(const norm_params<acc>& p, u32 channel, acc mean, acc squares) {
-  const acc variance = squares / (acc)p.count, kept = (acc)(1 - p.momentum);
-  p.mean[channel] = mean;
-  p.rstd[channel] = reciprocal_root(variance, p.eps);
-  const acc share = (acc)p.momentum;
-  if (p.running_mean) p.running_mean[channel] = p.running_mean[channel] * kept + mean * share;
-  if (p.running_var) {
-    p.running_var[channel] =
-        p.running_var[channel] * kept + variance * (acc)p.unbiased * share;
-  }
+  const acc variance = squares / (acc)p.count;
+  put_number<scalar>(p.mean, channel, p.narrow_stats, mean);
+  put_number<scalar>(p.rstd, channel, p.narrow_stats, reciprocal_root(variance, p.eps));
+  mix<scalar>(p, p.running_mean, channel, mean);
+  mix<scalar>(p, p.running_var, channel, variance * (acc)p.unbiased);
 }
 
 template <class acc>
@@ -317,15 +347,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_pa
 #pragma unroll
     for (int e = 0; e < PACK; ++e) {
       const u32 c = k * PACK + e < row.count ? row.channel(p, k * PACK + e) : 0;
-      made[e] = (packs[0][e] - mean) * rstd;
-      if (p.weight) made[e] *= p.weight[c];
-      if (p.bias) made[e] += p.bias[c];
+      made[e] = scaled<scalar_t>(p, c, (packs[0][e] - mean) * rstd);
     }
     row.write(out, is_aligned, k, made);
   });
   if (row.lane == 0 && row.is_there) {
-    p.mean[row.row] = mean;
-    p.rstd[row.row] = rstd;
+    put_number<scalar_t>(p.mean, row.row, p.narrow_stats, mean);
+    put_number<scalar_t>(p.rstd, row.row, p.narrow_stats, rstd);
   }
 }
 
@@ -337,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const row_t row(p);
   char *x = row.of(p.x), *grad = row.of(p.grad), *out = row.of(p.out);
   const bool is_aligned = (((u64)x | (u64)grad | (u64)out) & 15) == 0;
-  const acc_t mean = p.mean[row.row], rstd = p.rstd[row.row];
+  const acc_t mean = mean_of<scalar_t>(p, row.row), rstd = rstd_of<scalar_t>(p, row.row);
   // Pack 0: the normalised elements. Pack 1: the gradient times the weight.
   const auto read = [&](u32 k, acc_t(&packs)[2][PACK]) {
     row.read(x, is_aligned, k, packs[0]);
@@ -346,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int e = 0; e < PACK; ++e) {
       const bool is_inside = k * PACK + e < row.count;
       packs[0][e] = is_inside ? (packs[0][e] - mean) * rstd : (acc_t)0;
-      if (p.weight && is_inside) packs[1][e] *= p.weight[row.channel(p, k * PACK + e)];
+      if (is_inside) packs[1][e] = scaled<scalar_t>(p, row.channel(p, k * PACK + e), packs[1][e]);
     }
   };
   const u32 whole = (p.count + PACK - 1) / PACK;
@@ -387,7 +415,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_statistics(const norm
   const acc_t squares = across_block(rest.total, at.lane, at.lanes, at.apart, shared, sum_of);
   if (at.lane || !at.is_there) return;
   if (p.segments == 1) {
-    finish_statistics(p, at.channel, mean, squares);
+    finish_statistics<scalar_t>(p, at.channel, mean, squares);
   } else {
     acc_t* part = p.parts + ((u64)at.segment * p.channels + at.channel) * 2;
     part[0] = mean, part[1] = squares;
@@ -407,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     mean += apart * share;
     squares += part[1] + apart * apart * ((acc_t)before * share);
   }
-  finish_statistics(p, channel, mean, squares);
+  finish_statistics<scalar_t>(p, channel, mean, squares);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_params<acc_t> p) {
@@ -416,7 +444,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_
   char* const operands[2] = {p.x, p.grad};
   const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
   const u32 own = at.channel / p.per_stat;
-  products_of<acc_t> found = {p, own, p.mean[own], rstd_of(p, own), 0, 0};
+  products_of<scalar_t, acc_t> found = {
+      p, own, mean_of<scalar_t>(p, own), rstd_of<scalar_t>(p, own), 0, 0};
   at.each<scalar_t>(p, operands, found);
   const acc_t total = across_block(found.total, at.lane, at.lanes, at.apart, shared, sum_of);
   const acc_t product = across_block(found.product, at.lane, at.lanes, at.apart, shared, sum_of);
@@ -457,10 +486,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_scaled(const norm_par
       x.at[e] = load_one<scalar_t>(p.x, first + e);
     }
     const u32 c = walk.channel;
-    acc_t made = (cast<acc_t>(x.at[e]) - p.mean[c]) * rstd_of(p, c);
-    if (p.weight) made *= p.weight[c];
-    if (p.bias) made += p.bias[c];
-    x.at[e] = cast<scalar_t>(made);
+    const acc_t normal = (cast<acc_t>(x.at[e]) - mean_of<scalar_t>(p, c)) * rstd_of<scalar_t>(p, c);
+    x.at[e] = cast<scalar_t>(scaled<scalar_t>(p, c, normal));
     if (!is_whole) store_one(p.out, first + e, x.at[e]);
     walk.next(p);
   }
@@ -489,10 +516,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       grad.at[e] = load_one<scalar_t>(p.grad, first + e);
     }
     const u32 c = walk.channel;
-    const acc_t weight = p.weight ? p.weight[c] : (acc_t)1, rstd = rstd_of(p, c);
+    const acc_t weight = scaled<scalar_t>(p, c, (acc_t)1), rstd = rstd_of<scalar_t>(p, c);
     acc_t made = cast<acc_t>(grad.at[e]) * weight;
     if (!p.has_variance) {
-      const acc_t normal = (cast<acc_t>(x.at[e]) - p.mean[c]) * rstd, by = weight / (acc_t)p.count;
+      const acc_t normal = (cast<acc_t>(x.at[e]) - mean_of<scalar_t>(p, c)) * rstd;
+      const acc_t by = weight / (acc_t)p.count;
       made = made - p.sums_of_grad[c] * by - normal * (p.sums_of_product[c] * by);
     }
     x.at[e] = cast<scalar_t>(made * rstd);

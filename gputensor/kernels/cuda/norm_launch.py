@@ -29,14 +29,15 @@ _OPERANDS = (
     "x", "grad", "out", "mean", "rstd", "weight", "bias", "running_mean", "running_var",
     "sums_of_grad", "sums_of_product", "parts",
 )  # fmt: skip
-_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I14I")
+_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I16I")
 
 
 class Norm(launch.Queued):
     """The launches for x (samples, channels, size), which is dense.
 
     groups: the number of rows of a sample, for statistics of rows; 0 for statistics of channels.
-    Operands of the methods are addresses, by the names of `norm_params` in norm.cu.
+    Operands of the methods are addresses, by the names of `norm_params` in norm.cu, and its flags
+    narrow_stats and narrow_numbers.
     has_bits_of_parts: True if the kernel for rows has the bits of the operators that compose it.
     """
 
@@ -125,8 +126,9 @@ class Norm(launch.Queued):
     ) -> bytes:  # fmt: skip
         unbiased = self.count / (self.count - 1) if self.count > 1 else math.nan
         return _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS]) + _NUMBERS.pack(
-            eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance, 0
-        )
+            eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance,
+            operands.get("narrow_stats", 0), operands.get("narrow_numbers", 0), 0,
+        )  # fmt: skip
 
     def _over_channels(self, device_index: int, name: str, params: bytes) -> None:
         self._queue(device_index, f"norm_{name}", self.channel_blocks, params)

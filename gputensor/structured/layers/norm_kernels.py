@@ -1,7 +1,7 @@
 """Layer, group and batch norm by the CUDA kernels of kernels/cuda/norm.cu: operands and results.
 
 The kernels see an input as (samples, channels, size), which is dense. Parameters and statistics
-have the dtype of the arithmetic.
+have the dtype of the arithmetic, or are all f16 or bf16 like the input.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 # Samples, channels, elements of a channel in a sample, and groups of channels with statistics of
 # their own in each sample. 0 groups: the statistics belong to channels.
 Layout = tuple[int, int, int, int]
+# A chain on CUDA continues after reductions over rows of up to this number of elements.
+_LONGEST_ROW = 1 << 14
 
 
 def channels_of(x: Tensor, form: Any) -> Layout:
@@ -45,6 +47,13 @@ def launches(table: Table, x: Tensor, layout: Layout) -> Any:
     return found or table.remember(key, stub.cuda("norm").Norm(x._geometry.dtype, *layout))
 
 
+def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
+    """True if a chain composes layer norm of its operators. They have the bits of the kernel, and
+    become one kernel with the operators before and after them."""
+    is_short = kernels.row_count <= _LONGEST_ROW
+    return is_short and kernels.has_bits_of_parts and input._geometry.is_contiguous
+
+
 # --- statistics of rows ---------------------------------------------------------------------------
 
 
@@ -54,15 +63,14 @@ def rows(
 ) -> Three:  # fmt: skip
     """Return the normalised input, the means and the reciprocal standard deviations. kernels: from
     `launches`. layouts: of the result and of the statistics."""
-    x = calls.contiguous(input)
-    weight, bias = _numbers(weight, x), _numbers(bias, x)
-    made, kept = allocate(layouts[0], x._device), layouts[1]
-    mean, rstd = _empty(x, kept.sizes), _empty(x, kept.sizes)
+    x, (made, mean, rstd) = calls.contiguous(input), _allocated(input, layouts)
+    numbers, is_narrow = _numbers(x, weight, bias)
     kernels.normalize_rows(
         x._device.index, eps, x=x._address(), out=made._address(), mean=mean._address(),
-        rstd=rstd._address(), weight=_address(weight), bias=_address(bias),
+        rstd=rstd._address(), weight=_address(numbers[0]), bias=_address(numbers[1]),
+        narrow_numbers=is_narrow, narrow_stats=layouts[1].dtype in HALVES,
     )  # fmt: skip
-    return made, cast(mean, kept.dtype), cast(rstd, kept.dtype)
+    return made, mean, rstd
 
 
 def rows_backward(
@@ -71,10 +79,7 @@ def rows_backward(
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. sizes, of: of the parameters."""
     x, grad = calls.contiguous(input), calls.contiguous(grad_out)
-    numbers = [_numbers(y, x) for y in (mean, rstd, weight)]
-    names = ("mean", "rstd", "weight")
-    given = {name: _address(y) for name, y in zip(names, numbers)}
-    given |= {"x": x._address(), "grad": grad._address()}
+    given, _kept = _given(x, grad, mean, rstd, weight)
     made = None
     if mask[0]:
         made = _empty_as(x)
@@ -93,8 +98,9 @@ def channels(
 ) -> Three:  # fmt: skip
     """Compute native_batch_norm. In training, the running statistics are updated."""
     x = calls.contiguous(input, form)
-    weight, bias, *kept = [_numbers(y, x) for y in (weight, bias, *running)]
+    (weight, bias, *kept), is_narrow = _numbers(x, weight, bias, *running)
     given = {"x": x._address(), "weight": _address(weight), "bias": _address(bias)}
+    given["narrow_numbers"] = is_narrow
     sizes = input._geometry.sizes[1:2] if training else (0,)
     mean, rstd = _empty(x, sizes), _empty(x, sizes)
     if training:
@@ -109,6 +115,7 @@ def channels(
                 calls.copy_(old, new)
     else:
         given |= {"mean": _address(kept[0]), "rstd": _address(kept[1])}
+        given["narrow_stats"] = is_narrow
     made = _empty_as(x)
     kernels.scale(x._device.index, eps, not training, out=made._address(), **given)
     return made, cast(mean, of), cast(rstd, of)
@@ -120,9 +127,7 @@ def channels_backward(
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. rstd: variances, unless `train`."""
     x, grad = calls.contiguous(input, form), calls.contiguous(grad_out, form)
-    numbers = [_numbers(y, x) for y in (mean, rstd, weight)]
-    given = {name: _address(y) for name, y in zip(("mean", "rstd", "weight"), numbers)}
-    given |= {"x": x._address(), "grad": grad._address()}
+    given, _kept = _given(x, grad, mean, rstd, weight)
     is_summed = train and mask[0]
     wanted = (mask[1] or is_summed, mask[2] or is_summed)
     sums = _sums(kernels, x, wanted, given, eps, not train)
@@ -137,9 +142,32 @@ def channels_backward(
 # --- operands -------------------------------------------------------------------------------------
 
 
-def _numbers(x: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return a parameter or a statistic as contiguous numbers of the arithmetic's dtype."""
-    return None if x is None else calls.contiguous(cast(x, _compute(like)))
+def _numbers(like: Tensor, *given: Tensor | None) -> tuple[list[Tensor | None], bool]:
+    """Return parameters or statistics as contiguous numbers, and whether these have the input's
+    16-bit dtype; otherwise they have the dtype of the arithmetic."""
+    of = like._geometry.dtype
+    is_narrow = of in HALVES and all([x is None or x._geometry.dtype is of for x in given])
+    to = of if is_narrow else _compute(like)
+    return [None if x is None else calls.contiguous(cast(x, to)) for x in given], is_narrow
+
+
+def _given(
+    x: Tensor, grad: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None
+) -> tuple[dict[str, int], list[Tensor | None]]:
+    """Return the operands of a backward kernel, and the tensors that must live until it is
+    queued."""
+    stats, are_narrow = _numbers(x, mean, rstd)
+    numbers, is_narrow = _numbers(x, weight)
+    given = {
+        "x": x._address(), "grad": grad._address(), "mean": _address(stats[0]),
+        "rstd": _address(stats[1]), "weight": _address(numbers[0]), "narrow_stats": are_narrow,
+        "narrow_numbers": is_narrow,
+    }  # fmt: skip
+    return given, [*stats, *numbers]
+
+
+def _allocated(like: Tensor, layouts: tuple[Geometry, Geometry]) -> list[Tensor]:
+    return [allocate(layouts[n], like._device) for n in (0, 1, 1)]
 
 
 def _compute(x: Tensor) -> dtype:

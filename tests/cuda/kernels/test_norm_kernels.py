@@ -159,6 +159,30 @@ def test_launches(
     assert launched == backward
 
 
+@on_emulator
+@pytest.mark.parametrize("of", TOLERANCE, ids=str)
+@pytest.mark.parametrize("count", [7, 300, 5000, pytest.param(17_000, marks=pytest.mark.full)])
+def test_a_chain_has_the_bits_of_the_kernel(
+    of: dtype, count: int, request: pytest.FixtureRequest
+) -> None:
+    """A chain composes layer norm of f32 and f64 only, whose sums the kernel adds like reduce.cu."""
+    w = gt.randn(count).to(of).cuda()
+
+    def normal(x: Any) -> Any:
+        return F.layer_norm(x * 2 + 1, (count,), w, w) * 2
+
+    fused = gt.fuse(normal)
+    fused(gt.randn(20, count).to(of).cuda())
+    launched = request.getfixturevalue("launched")
+    for _ in range(3):
+        x = gt.randn(20, count).to(of).cuda()
+        expected = normal(x)
+        launched.clear()
+        found = fused(x)
+        assert ("norm_rows" in launched) is (of.itemsize == 2 or count > 1 << 14)
+        assert bool((found == expected).all())
+
+
 @requires_emulator
 def test_statistics_of_f32_beside_f16() -> None:
     x = gt.randn(4, 8).to(float16)
