@@ -141,6 +141,74 @@ def test_what_a_copy_jumps_over_takes_it_away(turned_on: None, name: str, key: s
     assert seen == [name] and learnt(lambda: x.contiguous(), "contiguous")
 
 
+FACTORIES = [
+    (lambda at: gt.arange(64, device=at), "arange"),
+    (lambda at: gt.arange(0, 1, 0.125, device=at), "arange.start_step"),
+    (lambda at: gt.arange(2, 9, device=at, dtype=gt.int16), "arange.start"),
+    (lambda at: gt.linspace(0, 1, 5, device=at), "linspace"),
+    (lambda at: gt.eye(3, device=at), "eye"), (lambda at: gt.eye(2, 3, device=at), "eye.m"),
+    (lambda at: gt.zeros(2, 3, device=at), "zeros"), (lambda at: gt.ones(5, device=at), "ones"),
+    (lambda at: gt.full((2, 3), 2.5, device=at), "full"),
+    (lambda at: gt.full((3,), True, device=at), "full"),
+    (lambda at: gt.zeros_like(gt.empty(3, device=at)), "zeros_like"),
+    (lambda at: gt.ones_like(gt.empty(3, device=at)), "ones_like"),
+    (lambda at: gt.rand(2, 3, device=at), "rand"), (lambda at: gt.randn(7, device=at), "randn"),
+    (lambda at: gt.rand_like(gt.empty(3, device=at)), "rand_like"),
+    (lambda at: gt.randint(9, (5,), device=at), "randint"),
+    (lambda at: gt.randint(-3, 9, (5,), device=at), "randint.low"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, name", FACTORIES)
+def test_a_repeated_factory_builds_nothing(
+    turned_on: None, monkeypatch: pytest.MonkeyPatch, call: Any, name: str
+) -> None:
+    gt.manual_seed(3)
+    wanted = [call("cpu") for _ in range(6)]
+    gt.manual_seed(3)
+    made = [call("cuda") for _ in range(2)]
+    assert taken(name)
+    for module in ("iterator.plan", "structured.launches"):
+        monkeypatch.setattr(f"gputensor.{module}.build", None)
+    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
+    made += [call("cuda") for _ in range(4)]
+    for x, y in zip(made, wanted):
+        assert x.flatten().tolist() == pytest.approx(y.flatten().tolist())
+        assert x.dtype is y.dtype and x._version == 0
+        assert x.device.type == "cuda" and x.stride() == y.stride()
+
+
+def test_factories_tell_equal_numbers_apart(turned_on: None) -> None:
+    for value in (1, True, 1.0, 0, False, 0.0, -0.0) * 3:
+        x, y = gt.full((2,), value, device="cuda"), gt.full((2,), value)
+        assert x.dtype is y.dtype and str(x.tolist()) == str(y.tolist())
+    for end in (2, 2.0) * 3:
+        assert gt.arange(end, device="cuda").dtype is gt.arange(end).dtype
+    for size in ((1,), (True,), (1.0,)) * 2:
+        if type(size[0]) is int:
+            assert gt.ones(size, device="cuda").shape == (1,)
+        else:
+            with pytest.raises((TypeError, gt.GpuTensorError)):
+                gt.ones(size, device="cuda")
+
+
+def test_factories_follow_the_default_dtype_and_the_current_device(turned_on: None) -> None:
+    for _ in range(3):
+        assert gt.rand(3, device="cuda").dtype is gt.float32
+        gt.set_default_dtype(gt.float64)
+        try:
+            assert gt.rand(3, device="cuda").dtype is gt.linspace(0, 1, 3, device="cuda").dtype
+            assert gt.rand(3, device="cuda").dtype is gt.float64
+        finally:
+            gt.set_default_dtype(gt.float32)
+        with gt.inference_mode():
+            assert gt.arange(3, device="cuda").is_inference()
+        if gt.cuda.device_count() > 1:
+            with gt.cuda.device(1):
+                assert gt.arange(3, device="cuda").device.index == 1
+        assert gt.arange(3, device="cuda").device.index == 0
+
+
 def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
     x, y = gt.arange(6.0).view(2, 3).to("cuda"), gt.arange(6.0).view(2, 3)
     for _ in range(4):

@@ -109,6 +109,12 @@ class Launch:
             return run, self.packed_with_number(self.single), self.single[3]
         return run, self.pack_all, b""
 
+    def bound(self, device_index: int, scalars: Operands) -> Straight:
+        """Return the parts of the launch with these scalars: see the function `bound` below."""
+        run = self.runs.get(device_index) or self.load(device_index)
+        tail = self.pack((0,) * self.n_pointers, scalars)[8 * self.n_pointers :]
+        return run, packed_behind(self.n_pointers, tail), tail
+
     def pack_all(self, *given: Any) -> bytes:
         *operands, _ = given
         return self.pack(tuple(operands))
@@ -231,6 +237,16 @@ def whole(launch: Any, device_index: int) -> Straight:
     """Return the parts of a launch that packs its operands itself. Then `run` is the whole
     launch."""
     return partial(launch, device_index), _operands, ()
+
+
+def bound(launch: Any, device_index: int, scalars: Operands) -> Straight:
+    """Return the parts of a launch over aligned tensors whose scalars are the same in each call, so
+    that they are packed only once."""
+    in_parts = getattr(launch, "bound", None)
+    if in_parts is not None:
+        found: Straight = in_parts(device_index, scalars)
+        return found
+    return lambda operands: launch(device_index, operands, scalars), _operands, ()
 
 
 def _operands(*given: Any) -> Operands:
