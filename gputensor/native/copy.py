@@ -147,6 +147,14 @@ class _OnDevice:
         self.launch(to._device.index, (to._address(), src._address()))
 
 
+def copy_launch(to: Tensor, src: Tensor) -> Any:
+    """Return the launch of a copy that `copy_` has made before. Return None if `copy_` does not
+    copy between these tensors by one launch on their device."""
+    key = (to._geometry, src._geometry, to._device, src._device)
+    run = operators.copy_.table.plans.get(key)
+    return run.launch if type(run) is _OnDevice else None
+
+
 # --- copies from or to a further device ---------------------------------------------------------
 
 
@@ -306,9 +314,9 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
     known = seen(shape, (table.operator.name, device))
     if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
-    run = operators.copy_.table.plans.get((made._geometry, shape, device, device))
-    if type(run) is _OnDevice:
-        found = short_cuda.copied(shape, device, made._geometry, run.launch)
+    launch = copy_launch(made, self)
+    if launch is not None:
+        found = short_cuda.copied(shape, device, made._geometry, launch)
         shortcuts.learn(table, kernel, shape, found, device)
     known.short = table.short
 

@@ -37,7 +37,7 @@ def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) 
 
 def writer(launch: Any, place: device, scalars: tuple[Any, ...]) -> Callable[[int], None]:
     """Return a function of an address that runs a launch with these scalars."""
-    run, pack, tail = bound(launch, place.index, scalars)
+    run, pack, tail = bound(launch, place.index or 0, (None,), scalars)
     return lambda address: run(pack(address, tail))
 
 

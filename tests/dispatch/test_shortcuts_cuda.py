@@ -12,6 +12,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.dispatch import dispatcher
+from gputensor.dispatch.shortcuts import BELOW_CUDA, CUDA
 
 from ..cuda.support import requires_emulator
 from ..harness import tier
@@ -209,6 +210,96 @@ def test_factories_follow_the_default_dtype_and_the_current_device(turned_on: No
         assert gt.arange(3, device="cuda").device.index == 0
 
 
+def picked(x: Any) -> Any:
+    return gt.tensor([2, 0, 1]).to(x.device)
+
+
+# call(x, y) with x, y of (3, 4), the operator, and the number of launches
+LAUNCHED = [
+    (lambda x, y: gt.where(x > y, x, y), "where.self", 2),
+    (lambda x, y: gt.where(x > y, 0.5, y), "where.self", 2),
+    (lambda x, y: x.clamp(1, 7), "clamp", 1), (lambda x, y: x.clamp(max=3), "clamp", 1),
+    (lambda x, y: x.clamp_(1, 7), "clamp_", 1),
+    (lambda x, y: x.lerp_(y, 0.25), "lerp_.Scalar", 1),
+    (lambda x, y: gt.addcmul(x, y, y, value=0.5), "addcmul", 1),
+    (lambda x, y: x.addcdiv_(y, y, value=-0.5), "addcdiv_", 1),
+    (lambda x, y: gt.nn.functional.leaky_relu(x - 5, 0.1), "leaky_relu", 2),
+    (lambda x, y: x.masked_fill(x > y, 0.5), "masked_fill.Scalar", 2),
+    (lambda x, y: x.masked_fill(x[0] > y[0], 7), "masked_fill.Scalar", 2),
+    (lambda x, y: x.masked_fill_(x > y, 0.5), "masked_fill_.Scalar", 2),
+    (lambda x, y: x.__setitem__(x > y, 2), "masked_fill_.Scalar", 2),
+    (lambda x, y: x.gather(0, picked(x)[:, None]), "gather", 1),
+    (lambda x, y: x.index_select(0, picked(x)), "index_select", 1),
+    (lambda x, y: x.scatter_(0, picked(x)[:, None], y[:, :1]), "scatter_.src", 1),
+    (lambda x, y: x.scatter_(0, picked(x)[:, None], 0.5), "scatter_.value", 2),
+    (lambda x, y: x.scatter(0, picked(x)[:, None], 0.5), "scatter_.value", 3),
+    (lambda x, y: x.index_add_(0, picked(x), y), "index_add_", 1),
+    (lambda x, y: gt.cat([x, y, x]), "cat", 3), (lambda x, y: gt.cat([x, y], 1), "cat", 2),
+    (lambda x, y: gt.cat([x, gt.empty(0, device=x.device), y]), "cat", 2),
+    (lambda x, y: gt.stack([x, y], -1), "stack", 2), (lambda x, y: gt.stack([x, y]), "stack", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, name, count", LAUNCHED)
+def test_a_repeated_call_builds_nothing_and_launches_once(
+    turned_on: None, monkeypatch: pytest.MonkeyPatch, call: Any, name: str, count: int
+) -> None:
+    def operands(at: str, more: int) -> Any:
+        x = (gt.arange(12.0) + more).view(3, 4).to(at)
+        return x, (gt.arange(12.0) * 2 - 3).view(3, 4).to(at)
+
+    picks = [picked(x) for x in (gt.ones(1), ones(1))]
+    monkeypatch.setitem(globals(), "picked", lambda x: picks[x.device.type == "cuda"])
+    given = [operands("cuda", n) for n in range(7)]
+    for x, y in given[:3]:
+        call(x, y)
+    assert taken(name)
+    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
+    launches = []
+    launch = gt.runtime.cuda().launch
+    from gputensor.runtime.cuda_emulator import kernels
+
+    monkeypatch.setattr(kernels, "launch", lambda *of: launches.append(of) or launch(*of))
+    table = dispatcher.find(f"aten::{name}").table
+    table[CUDA] = table[BELOW_CUDA] = None  # The call may not pass the table.
+    try:
+        made = [call(x, y) for x, y in given[3:]]
+    finally:
+        del table[CUDA], table[BELOW_CUDA]
+    assert len(launches) == count * len(made)
+    for n, x in enumerate(made, 3):
+        on_cpu = operands("cpu", n)
+        wanted, found = call(*on_cpu), x if x is not None else given[n][0]
+        wanted = on_cpu[0] if wanted is None else wanted
+        assert found.flatten().tolist() == pytest.approx(wanted.flatten().tolist())
+        assert found.stride() == wanted.stride() and found._version == wanted._version
+        assert found.dtype is wanted.dtype
+
+
+def test_other_numbers_have_other_launches(turned_on: None) -> None:
+    x, y = gt.arange(12.0).view(3, 4).to("cuda"), gt.arange(12.0).view(3, 4)
+    for value in (1, 2.5, True, 1, 1.0, 0.0, -0.0, 3, 4, 5, 6, float("inf"), 1) * 3:
+        for call in (
+            lambda a, v=value: a.masked_fill(a > 3, v), lambda a, v=value: a.clamp(v, 9),
+            lambda a, v=value: gt.where(a > 3, a, v),
+                lambda a, v=value: gt.nn.functional.leaky_relu(a, v),
+            lambda a, v=value: gt.addcmul(a, a, a, value=v),
+        ):  # fmt: skip
+            assert str(call(x).tolist()) == str(call(y).tolist())
+
+
+def test_operands_may_change_places(turned_on: None) -> None:
+    a, b = gt.tensor([True, False, True]), gt.tensor([False, False, True])
+    for _ in range(4):
+        assert a.to("cuda").masked_fill(b.to("cuda"), False).tolist() == [True, False, False]
+        x = a.to("cuda")
+        assert x.masked_fill(x, False).tolist() == [False] * 3
+        assert gt.where(x, x, x).tolist() == a.tolist()
+        assert gt.where(b.to("cuda"), a.to("cuda"), x).tolist() == a.tolist()
+        y = ones(3)
+        assert y.addcmul_(y, y).tolist() == [2] * 3
+
+
 def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
     x, y = gt.arange(6.0).view(2, 3).to("cuda"), gt.arange(6.0).view(2, 3)
     for _ in range(4):
@@ -283,6 +374,10 @@ def test_memory_is_counted_as_ever(turned_on: None) -> None:
 # --- random programs ------------------------------------------------------------------------------
 
 
+def order(x: Any) -> Any:
+    return gt.tensor([2, 0, 1]).to(x.device)
+
+
 class OnCuda(Program):
     backend = "CUDA"
     calls = {
@@ -291,14 +386,29 @@ class OnCuda(Program):
             "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
             "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
             "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
+            "where(a < b, a, b)", "where(a < b, a, 0.5)", "a.clamp(0, 2)", "a.clamp(max=1.5)",
+            "lerp(a, b, 0.25)", "addcmul(a, b, b, value=3)", "gelu(a)", "a.clamp_(0, 2)",
+            "a.lerp_(b, 0.5)", "a.addcmul_(b, b)", "step by another",
         )
     } | {
+        "a.masked_fill(a < b, 2)": lambda a, b: a.masked_fill(a < b, 2),
+        "a.masked_fill_(b > 1, 0.5)": lambda a, b: a.masked_fill_(b > 1, 0.5),
+        "a.masked_fill_(a, 1)": lambda a, b: a.masked_fill_(a, 1),
+        "a.gather(0, order)": lambda a, b: a.gather(0, order(a)),
+        "a.index_select(0, order)": lambda a, b: a.index_select(0, order(a)),
+        "a.scatter(0, order, b)": lambda a, b: a.scatter(0, order(a), b),
+        "a.scatter_(0, order, 3)": lambda a, b: a.scatter_(0, order(a), 3),
+        "cat": lambda a, b: gt.cat([a, b]), "stack": lambda a, b: gt.stack([a, b, a], -1),
         "a.clone()": lambda a, b: a.clone(),
         "a.expand(3, 4).t().contiguous()": lambda a, b: a.expand(3, 4).t().contiguous(),
         "empty(2)": lambda a, b: gt.empty((2,), device="cuda").shape,
         "empty(2, device=a.device)": lambda a, b: gt.empty((2,), device=a.device).device,
     }  # fmt: skip
-    operators = (*OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format")
+    operators = (
+        *OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format",
+        "where.self", "clamp", "lerp_.Scalar", "masked_fill.Scalar", "masked_fill_.Scalar",
+        "where.self_out", "gather", "scatter_.value", "scalar_tensor", "slice.Tensor", "cat",
+    )  # fmt: skip
 
     def __init__(self, seed: int, steps: int) -> None:
         super().__init__(seed, steps)

@@ -109,11 +109,14 @@ class Launch:
             return run, self.packed_with_number(self.single), self.single[3]
         return run, self.pack_all, b""
 
-    def bound(self, device_index: int, scalars: Operands) -> Straight:
-        """Return the parts of the launch with these scalars: see the function `bound` below."""
+    def bound(self, device_index: int, operands: Operands, scalars: Operands) -> Straight:
+        """Return the parts of the launch with these numbers: see the function `bound` below."""
         run = self.runs.get(device_index) or self.load(device_index)
-        tail = self.pack((0,) * self.n_pointers, scalars)[8 * self.n_pointers :]
-        return run, packed_behind(self.n_pointers, tail), tail
+        given = tuple([0 if x is None else x for x in operands])
+        tail = self.pack(given, scalars)[8 * self.n_pointers :]
+        # The pointer of a number is 0.
+        pointers = "".join(["Q" if x is None else "8x" for x in operands])
+        return run, Struct(f"<{pointers}{len(tail)}s").pack, tail
 
     def pack_all(self, *given: Any) -> bytes:
         *operands, _ = given
@@ -239,14 +242,20 @@ def whole(launch: Any, device_index: int) -> Straight:
     return partial(launch, device_index), _operands, ()
 
 
-def bound(launch: Any, device_index: int, scalars: Operands) -> Straight:
-    """Return the parts of a launch over aligned tensors whose scalars are the same in each call, so
-    that they are packed only once."""
+def bound(launch: Any, device_index: int, operands: Operands, scalars: Operands = ()) -> Straight:
+    """Return the parts of a launch over aligned tensors whose numbers are the same in each call, so
+    that they are packed only once. operands: the numbers, and None for each tensor."""
     in_parts = getattr(launch, "bound", None)
     if in_parts is not None:
-        found: Straight = in_parts(device_index, scalars)
+        found: Straight = in_parts(device_index, operands, scalars)
         return found
-    return lambda operands: launch(device_index, operands, scalars), _operands, ()
+
+    def run(addresses: Operands) -> None:
+        left = iter(addresses)
+        given = tuple([next(left) if x is None else x for x in operands])
+        launch(device_index, given, scalars)
+
+    return run, _operands, ()
 
 
 def _operands(*given: Any) -> Operands:

@@ -173,7 +173,7 @@ def _by_address(
         all_lows = [0] * len(strides)
         for k, low in zip(pointers, lows):
             all_lows[k] = low
-        walk = pointwise_plan.Walk(shape, strides, sizes, all_lows)
+        walk = pointwise_plan.Walk(shape, list(strides), sizes, all_lows)
         plan = None if is_contiguous and not any(lows) else pointwise_plan.choose(walk)
         return one if plan is None else planned(family, op, layout, walk, plan)
 

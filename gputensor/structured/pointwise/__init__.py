@@ -256,6 +256,7 @@ class DeviceEntry:
 
     __slots__ = (
         "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
+        "seen",
     )  # fmt: skip
     numpy_allocates = False
 
@@ -267,6 +268,7 @@ class DeviceEntry:
         self.has_numbers: bool = any([type(x) in NUMBERS for x in inputs])
         self.last_beside: Any = ((), ())
         self.is_fresh: bool = True
+        self.seen: Any = None
 
     def over_sizes(self, sizes: Sizes) -> DeviceEntry:
         """Return the entry for operands that differ only in their sizes: see `_likeness`."""
@@ -277,7 +279,7 @@ class DeviceEntry:
         over = getattr(self.launch, "over", None)
         launch = over(plan) if over is not None else None
         entry.launch = launch or stub.bind(self.rule.family, self.rule.loop, plan.device.type, plan)
-        entry.last_beside, entry.is_fresh = ((), ()), True
+        entry.last_beside, entry.is_fresh, entry.seen = ((), ()), True, None
         return entry
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:

@@ -18,7 +18,7 @@ from numpy import empty, may_share_memory
 
 from ..._generated import short_forms as forms
 from ...core.arguments import NUMBERS, are_equal
-from ...core.device import CPU
+from ...core.device import CPU, device
 from ...core.dtype import dtype
 from ...core.geometry import Geometry
 from ...dispatch import shortcuts
@@ -100,12 +100,13 @@ def learn(
 
 
 def store(
-    table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
-) -> None:
-    """Store a short cut under its key. make(earlier short cut) returns the new short cut, or None.
-    For other params, the new short cut calls the earlier one.
+    table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any],
+    at: device = CPU,
+) -> None:  # fmt: skip
+    """Store a short cut under its key, for operands on the device `at`. make(earlier short cut)
+    returns the new short cut, or None. For other params, the new short cut calls the earlier one.
     """
-    before: Any = shortcuts.left(table, key)
+    before: Any = shortcuts.left(table, key, at)
     depth = 0 if before is None else getattr(before, "depth", 1)
     if depth == _LONGEST:
         before, depth = None, 0
@@ -113,7 +114,7 @@ def store(
     if found is not None:
         if depth:
             found.depth = depth + 1
-        shortcuts.learn(table, kernel, key, found)
+        shortcuts.learn(table, kernel, key, found, at)
 
 
 def long_way(*args: Any) -> None:
@@ -157,15 +158,17 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
     return make
 
 
-def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Return True if an earlier call had equal arguments (plain tensors and immutable params) and
-    stored no short cut."""
-    if table.learners.get("cpu") is not kernel:
+def comes_again(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: device = CPU
+) -> bool:
+    """Return True if an earlier call had equal arguments (plain tensors on the device `at`, and
+    immutable params) and stored no short cut."""
+    if table.learners.get(at.type) is not kernel:
         return False
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
     if not all([type(x) is Geometry or is_kept(x) for x in parts]):
         return False
-    key = (comes_again, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
+    key = (comes_again, at, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
     known: Seen | None = table.plans.get(key)
     if known is None:
         table.remember(key, Seen(None))

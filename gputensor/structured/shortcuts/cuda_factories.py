@@ -62,7 +62,7 @@ def learn_like(
         return
     found = write()
     if found is not None:
-        short = _like(_maker(shape, device, found), device)
+        short = _like(maker(shape, device, found), device)
         shortcuts.learn(table, kernel, self._geometry, short, device)
     known.short = table.short
 
@@ -76,7 +76,7 @@ def is_served(made: Tensor) -> bool:
 def _made(
     shape: Geometry, device: Any, asks: bool, write: Write, kept: tuple[Any, ...]
 ) -> ShortCut:
-    make, index, cuda = _maker(shape, device, write), device.index, runtime.cuda()
+    make, index, cuda = maker(shape, device, write), device.index, runtime.cuda()
 
     def short(*given: Any) -> Tensor | None:
         for x, y in zip(given, kept):
@@ -107,16 +107,26 @@ def _like(make: Callable[[], Tensor], device: Any) -> ShortCut:
     return short
 
 
-def _maker(shape: Geometry, device: Any, write: Write) -> Callable[[], Tensor]:
+def maker(shape: Geometry, device: Any, write: Write) -> Callable[[], Tensor]:
     """Return a function that makes a tensor and writes to its memory."""
+    allocate = allocating(shape, device)
+
+    def make() -> Tensor:
+        tensor = allocate()
+        write(tensor._storage._data.ptr)
+        return tensor
+
+    return make
+
+
+def allocating(shape: Geometry, device: Any) -> Callable[[], Tensor]:
+    """Return a function that makes an uninitialised tensor of this geometry."""
     nbytes = shape.extent * shape.dtype.itemsize
     take = runtime.cuda().taker(nbytes, device.index)
 
     def make() -> Tensor:
-        memory = take()
-        write(memory.ptr)
         storage = Storage()
-        storage._data = memory
+        storage._data = take()
         storage._array = None
         storage._nbytes = nbytes
         storage.device = device
