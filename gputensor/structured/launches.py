@@ -16,7 +16,7 @@ from ..core.geometry import Geometry
 from ..iterator.config import FILL, NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
-from ..kernels.cuda.launch import bound
+from ..kernels.cuda.launch import numbered
 
 # fill may visit the elements in any order. The other families number the elements.
 _CONFIGS = {"fill": FILL, "range": NULLARY.replace(enforce_linear_iteration=True)}
@@ -37,7 +37,7 @@ def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) 
 
 def writer(launch: Any, place: device, scalars: tuple[Any, ...]) -> Callable[[int], None]:
     """Return a function of an address that runs a launch with these scalars."""
-    run, pack, tail = bound(launch, place.index or 0, (None,), scalars)
+    run, pack, tail = numbered(launch, place.index or 0, (None,), scalars)
     return lambda address: run(pack(address, tail))
 
 

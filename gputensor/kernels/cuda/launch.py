@@ -28,6 +28,8 @@ ADJACENT = 32
 # that fills any GPU. If rows give fewer blocks, they are divided into segments. Both are constants,
 # so that the order of a sum is the same on all GPUs.
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
+# The maximum number of grids for which a launch keeps a function.
+_MOST_RUNS = 64
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
 # The maximum number of elements of a launch; larger layouts are split. The number is below 2^31, so
@@ -109,8 +111,8 @@ class Launch:
             return run, self.packed_with_number(self.single), self.single[3]
         return run, self.pack_all, b""
 
-    def bound(self, device_index: int, operands: Operands, scalars: Operands) -> Straight:
-        """Return the parts of the launch with these numbers: see the function `bound` below."""
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> Straight:
+        """Return the parts of the launch with these numbers: see the function `numbered` below."""
         run = self.runs.get(device_index) or self.load(device_index)
         given = tuple([0 if x is None else x for x in operands])
         tail = self.pack(given, scalars)[8 * self.n_pointers :]
@@ -169,23 +171,31 @@ class EmptyLaunch:
 
 class Queued:
     """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
-    variant. functions: its loaded function for each device."""
+    variant. runs: functions that launch it, by device and number of blocks."""
 
-    __slots__ = ("defines", "functions")
+    __slots__ = ("defines", "runs")
 
     def __init__(self, defines: dict[str, str]) -> None:
         self.defines: dict[str, str] = defines
-        self.functions: dict[int, Any] = {}
+        self.runs: dict[tuple[int, int], Callable[[bytes], None]] = {}
 
     def launch(
         self, device_index: int, family: str, entry: str, blocks: int, params: bytes
     ) -> None:
-        cuda, function = chosen(), self.functions.get(device_index)
-        if function is None:
-            function = module.function(family, entry, self.defines, device_index)
-            self.functions[device_index] = function
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (blocks, 1, 1), (THREADS, 1, 1), 0, stream, params)
+        run = self.runs.get((device_index, blocks)) or self.load(
+            device_index, family, entry, blocks
+        )
+        run(params)
+
+    def load(
+        self, device_index: int, family: str, entry: str, blocks: int
+    ) -> Callable[[bytes], None]:
+        function = module.function(family, entry, self.defines, device_index)
+        run: Callable[[bytes], None] = chosen().launcher(function, (blocks, 1, 1), (THREADS, 1, 1))
+        if len(self.runs) >= _MOST_RUNS:
+            self.runs.clear()
+        self.runs[device_index, blocks] = run
+        return run
 
 
 class SegmentedRows(Queued):
@@ -199,9 +209,10 @@ class SegmentedRows(Queued):
 
     __slots__ = (
         "rows", "count", "dims", "lane_bits", "slot_bits", "is_adjacent", "groups", "segments",
-        "per_segment", "ndim",
+        "per_segment", "ndim", "tail",
     )  # fmt: skip
     family: ClassVar[str]
+    tail: bytes  # The parameters after the pointers, for a launch of one segment per row.
 
     def __init__(
         self, op: str, of: Any, count: int, rows: Sizes, walks: list[Sizes], is_adjacent: bool,
@@ -219,6 +230,16 @@ class SegmentedRows(Queued):
         segments = max(1, min(count // PER_SEGMENT, MOST_BLOCKS // self.groups))
         self.per_segment: int = -(-count // segments)
         self.segments = -(-count // self.per_segment)
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> Straight | None:
+        """Return the parts of a launch that needs no workspace: see the function `numbered`."""
+        if self.segments > 1:
+            return None
+        # The pointers are those of the results, of which the second may be missing, of the input,
+        # and of the missing workspace.
+        pack = Struct(f"<Q{'Q' if len(operands) > 2 else '8x'}Q8x{len(self.tail)}s").pack
+        run = self.load(device_index, self.family, f"{self.family}_strided", self.groups)
+        return run, pack, self.tail
 
     def queue(self, device_index: int, params: bytes, segments: int) -> None:
         """Launch the kernel once, with this number of segments per row."""
@@ -242,12 +263,14 @@ def whole(launch: Any, device_index: int) -> Straight:
     return partial(launch, device_index), _operands, ()
 
 
-def bound(launch: Any, device_index: int, operands: Operands, scalars: Operands = ()) -> Straight:
+def numbered(
+    launch: Any, device_index: int, operands: Operands, scalars: Operands = ()
+) -> Straight:
     """Return the parts of a launch over aligned tensors whose numbers are the same in each call, so
     that they are packed only once. operands: the numbers, and None for each tensor."""
-    in_parts = getattr(launch, "bound", None)
-    if in_parts is not None:
-        found: Straight = in_parts(device_index, operands, scalars)
+    in_parts = getattr(launch, "numbered", None)
+    found: Straight | None = in_parts and in_parts(device_index, operands, scalars)
+    if found is not None:
         return found
 
     def run(addresses: Operands) -> None:

@@ -62,10 +62,18 @@ class Scaled:
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         if not scalars or scalars[0] == 1:
             self.plain(device_index, operands)
-            return
-        if self.scaled is None:
-            self.scaled = _bind("binary", self.op + "_alpha", self.layout)
-        self.scaled(device_index, operands, scalars)
+        else:
+            (self.scaled or self._scaled())(device_index, operands, scalars)
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> launch.Straight:
+        """Return the parts of the launch with this alpha: see launch.numbered."""
+        if not scalars or scalars[0] == 1:
+            return launch.numbered(self.plain, device_index, operands)
+        return launch.numbered(self.scaled or self._scaled(), device_index, operands, scalars)
+
+    def _scaled(self) -> Any:
+        self.scaled = _bind("binary", self.op + "_alpha", self.layout)
+        return self.scaled
 
     def __getattr__(self, name: str) -> Any:
         # Read attributes such as entry, defines, grid and block from the plain kernel.

@@ -46,9 +46,9 @@ class Range:
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         self._of(scalars)(device_index, operands, scalars)
 
-    def bound(self, device_index: int, operands: Operands, scalars: Operands) -> launch.Straight:
-        """Return the parts of the launch with these scalars: see launch.bound."""
-        return launch.bound(self._of(scalars), device_index, operands, scalars)
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> launch.Straight:
+        """Return the parts of the launch with these scalars: see launch.numbered."""
+        return launch.numbered(self._of(scalars), device_index, operands, scalars)
 
     def _of(self, scalars: Operands) -> Any:
         if not any([type(x) is float for x in scalars]):

@@ -73,13 +73,14 @@ def fits(entry: Any) -> bool:
 
 def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
-    unsaid: tuple[Any, ...] = (),
+    unsaid: tuple[Any, ...] = (), at: device = CPU,
 ) -> None:  # fmt: skip
     """Store the short cut that a maker returns, for calls with these arguments: tensors first, then
-    numbers and params. unsaid: the arguments after these, which calls of the short cut omit."""
+    numbers and params. unsaid: the arguments after these, which calls of the short cut omit. at:
+    the device for which the maker is."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
-    is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
+    is_here = count and table.learners.get(at.type) is kernel and args[0]._device is at
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
@@ -96,6 +97,7 @@ def learn(
         kernel,
         key,
         lambda before: make(count, params, before, around(table, (*params, *unsaid))),
+        at,
     )
 
 
@@ -123,12 +125,12 @@ def long_way(*args: Any) -> None:
 
 def learn_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
-    unsaid: tuple[Any, ...] = (),
+    unsaid: tuple[Any, ...] = (), at: device = CPU,
 ) -> None:  # fmt: skip
     """Like `learn`, for a kernel without plans. The short cut is stored if an earlier call had
     these arguments. table: as in `shortcuts.learn`."""
-    if make is not None and comes_again(table, kernel, args):
-        learn(table, kernel, args, make, unsaid)
+    if make is not None and comes_again(table, kernel, args, at):
+        learn(table, kernel, args, make, unsaid, at)
 
 
 def learn_forward(
@@ -138,9 +140,10 @@ def learn_forward(
     """Store a short cut for a composite kernel that calls one other operator, with the kernel's
     operand and `behind`. The short cut calls the other operator's short cut. `kernel` declares this
     call by `jumps`."""
-    inner = shortcuts.left(to, args[0]._geometry)
+    place = args[0]._device
+    inner = shortcuts.left(to, args[0]._geometry, place)
     if inner is not None and all(map(is_kept, behind)):
-        learn_again(table, kernel, args, _forwarding(inner, behind))
+        learn_again(table, kernel, args, _forwarding(inner, behind), at=place)
 
 
 def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:

@@ -18,7 +18,7 @@ from ...core.geometry import Geometry
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
-from ...kernels.cuda.launch import bound
+from ...kernels.cuda.launch import numbered
 from ...tensor.make import is_plain
 from ...tensor.tensor import Tensor
 from .computed import is_kept, store
@@ -45,7 +45,7 @@ def learn(
     device, key = args[0]._device, _key(table, args, low_bits)
     if key is None or device.type != "cuda" or not shape.numel:
         return
-    run, pack, tail = bound(launch, device.index, (None, *_numbers(operands)), scalars)
+    run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
     reads, params, count = _reads(args, order), _params(args), len(args)
     allocate = allocating(shape, device)
 
@@ -89,7 +89,7 @@ def learn_inplace(
     device, key = self._device, _key(table, args, low_bits)
     if key is None or device.type != "cuda" or not self._geometry.numel:
         return
-    run, pack, tail = bound(launch, device.index, (None, *_numbers(operands)), scalars)
+    run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
     reads, params, count = _reads(args, order), _params(args), len(args)
     own = self._geometry.dtype.itemsize
 
