@@ -355,12 +355,14 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
     """Make the launches over a layout. `one(sizes, elements before the part)` makes one launch: for
     the whole layout, or for each part if there are several."""
+    if product(shape) <= MAX_NUMEL:
+        return one(shape, 0)
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])
         parts.append((offsets, one(sizes, before)))
         before += product(sizes)
-    return parts[0][1] if len(parts) == 1 else SplitLaunch(parts)
+    return SplitLaunch(parts)
 
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
@@ -384,6 +386,15 @@ def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
     """Pack a layout as an array of `dimension` structs, padded to `dims` entries."""
-    one = Struct(f"<4I{len(strides)}q")
-    packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]
-    return b"".join(packed).ljust(dims * one.size, b"\0")
+    values: list[int] = []
+    for d, n in enumerate(shape):
+        values += divider(n)
+        values += [s[d] for s in strides]
+    return _dims(len(strides), len(shape), dims)(*values)
+
+
+@cache
+def _dims(operands: int, count: int, dims: int) -> Callable[..., bytes]:
+    one = f"4I{operands}q"
+    padding = max(dims - count, 0) * Struct(f"<{one}").size
+    return Struct(f"<{one * count}{padding}x").pack

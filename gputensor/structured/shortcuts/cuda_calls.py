@@ -138,7 +138,7 @@ def learn_inplace(
 
 def _key(table: Table, args: tuple[Any, ...], low_bits: int) -> Any:
     """Return the key that public functions look up, or None if there can be no short cut."""
-    device, parts = args[0]._device, []
+    device, parts = args[0]._device, list[Any]()
     for x, argument in zip(args, table.operator.schema.arguments):
         if isinstance(x, Tensor):
             if x._keys is not CUDA_KEYS or x._device is not device or x._address() & low_bits:

@@ -83,7 +83,7 @@ def learn_on_cuda(
         return
     device, size = tensors[0]._device, shape.dtype.itemsize
     steps = [
-        (n, offset * size, *straight(launch, device.index))
+        (n, offset * size, *straight(launch, device.index or 0))
         for n, (offset, launch) in zip(given, copies)
     ]
     make = allocating(shape, device)
