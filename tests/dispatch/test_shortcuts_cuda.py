@@ -216,6 +216,9 @@ def picked(x: Any) -> Any:
 
 # call(x, y) with x, y of (3, 4), the operator, and the number of launches
 LAUNCHED = [
+    (lambda x, y: 1 - x, "sub.Tensor", 1), (lambda x, y: 2.5 / y, "div.Tensor", 1),
+    (lambda x, y: gt.add(x, y, alpha=0.5), "add.Tensor", 1),
+    (lambda x, y: x.sub_(y, alpha=0.5), "sub_.Tensor", 1),
     (lambda x, y: gt.where(x > y, x, y), "where.self", 2),
     (lambda x, y: gt.where(x > y, 0.5, y), "where.self", 2),
     (lambda x, y: x.clamp(1, 7), "clamp", 1), (lambda x, y: x.clamp(max=3), "clamp", 1),
@@ -419,7 +422,10 @@ class OnCuda(Program):
     calls = {
         name: CALLS[name]
         for name in (
-            "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
+            "a + b", "a + 2", "2 + a", "2 - a", "2.5 / a", "add(a, b, alpha=2)",
+            "add(a, b, alpha=0.5)", "a.sub(b, alpha=1e300)", "a.add_(b, alpha=0.5)",
+            "a.add_(b, alpha=1e300)", "a.sub_(b, alpha=inf)", "step", "grad of 1 / a",
+            "a.mul(b)", "a * 1.5", "exp(a)",
             "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
             "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
             "where(a < b, a, b)", "where(a < b, a, 0.5)", "a.clamp(0, 2)", "a.clamp(max=1.5)",

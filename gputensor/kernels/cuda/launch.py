@@ -107,7 +107,7 @@ class Launch:
         run = self.runs.get(device_index) or self.load(device_index)
         if not self.packers:
             return run, packed_behind(self.n_pointers, self.tail), self.tail
-        if self.single is not None and self.single[0] == self.n_pointers - 1 == 2:
+        if self.single is not None and self.n_pointers == 3 and self.single[0] > 0:
             return run, self.packed_with_number(self.single), self.single[3]
         return run, self.pack_all, b""
 
@@ -125,15 +125,19 @@ class Launch:
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """Return a function that packs two pointers, and a number as the third operand."""
-        _, packer, before, after = single
+        """Return a function that packs two pointers, and a number as the second or third
+        operand."""
+        source, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
 
         def packed(out: int, x: int, number: Any, tail: bytes) -> bytes:
             return pack(out, x, 0, before, packer(number), tail)
 
-        return packed
+        def packed_first(out: int, number: Any, x: int, tail: bytes) -> bytes:
+            return pack(out, 0, x, before, packer(number), tail)
+
+        return packed if source == 2 else packed_first
 
     def load(self, device_index: int) -> Callable[[bytes], None]:
         function = module.function(self.family, self.entry, self.defines, device_index)

@@ -22,8 +22,7 @@ from ...kernels.cuda.launch import numbered
 from ...tensor.make import is_plain
 from ...tensor.tensor import Tensor
 from .computed import is_kept, store
-from .cuda import CUDA_KEYS
-from .cuda_factories import allocating
+from .cuda import CUDA_KEYS, allocating
 
 # The position of an operand that is a new tensor: see `learn_inplace`.
 FRESH = -1

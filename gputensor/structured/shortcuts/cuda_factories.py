@@ -15,10 +15,9 @@ from ...dispatch import defaults, shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
-from ...tensor.storage import Storage
-from ...tensor.tensor import Tensor, blank
+from ...tensor.tensor import Tensor
 from ..view_kernel import seen
-from .cuda import CUDA_KEYS
+from .cuda import CUDA_KEYS, allocating
 
 Write = Callable[[int], Any]
 _now = state.get
@@ -114,30 +113,6 @@ def maker(shape: Geometry, device: Any, write: Write) -> Callable[[], Tensor]:
     def make() -> Tensor:
         tensor = allocate()
         write(tensor._storage._data.ptr)
-        return tensor
-
-    return make
-
-
-def allocating(shape: Geometry, device: Any) -> Callable[[], Tensor]:
-    """Return a function that makes an uninitialised tensor of this geometry."""
-    nbytes = shape.extent * shape.dtype.itemsize
-    take = runtime.cuda().taker(nbytes, device.index)
-
-    def make() -> Tensor:
-        storage = Storage()
-        storage._data = take()
-        storage._array = None
-        storage._nbytes = nbytes
-        storage.device = device
-        storage.version = 0
-        tensor = blank()
-        tensor._geometry = shape
-        tensor._keys = CUDA_KEYS
-        tensor._device = device
-        tensor._storage = storage
-        tensor._offset = 0
-        tensor._array = tensor._autograd = None
         return tensor
 
     return make

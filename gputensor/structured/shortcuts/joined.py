@@ -15,8 +15,7 @@ from ...kernels.cuda.launch import straight
 from ...tensor.make import CPU_KEYS, from_array, is_plain
 from ...tensor.tensor import Tensor
 from .computed import Around, comes_again, only_plain
-from .cuda import CUDA_KEYS
-from .cuda_factories import allocating
+from .cuda import CUDA_KEYS, allocating
 
 _now = state.get
 
