@@ -142,11 +142,12 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
     return True
 
 
-def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
-    """True if a plain CPU call of the operator leads directly to `kernel`. A composite kernel may
-    then contain the work of `kernel` inline. False before the first plain call of the operator."""
+def comes_straight(operator: Operator, kernel: Callable[..., Any], place: str = "cpu") -> bool:
+    """True if a plain call of the operator on a device type leads directly to `kernel`. A composite
+    kernel may then contain the work of `kernel` inline. False before the first plain call of the
+    operator."""
     table = operator.table
-    return table.learners.get("cpu") is kernel and operator.redispatch_table is table
+    return table.learners.get(place) is kernel and operator.redispatch_table is table
 
 
 def is_plain_thread() -> bool:

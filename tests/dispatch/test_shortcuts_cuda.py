@@ -246,10 +246,15 @@ LAUNCHED = [
     (lambda x, y: x.cumsum(0), "cumsum", 1), (lambda x, y: x.cumprod(-1), "cumprod", 1),
     (lambda x, y: x.to(gt.float16), "to.dtype", 1), (lambda x, y: x.double(), "to.dtype", 1),
     (lambda x, y: x.t().to(gt.float16), "to.dtype", 1),
+    (lambda x, y: x.t().reshape(2, 6), "reshape", 1),
+    (lambda x, y: x.t().reshape(-1), "reshape", 1),
 ]  # fmt: skip
 
 # calls without a short cut
 KEPT = [
+    (lambda x, y: gt.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), 2),
+    (lambda x, y: gt.nn.functional.pad(x, (1, -2)), 2),
+    (lambda x, y: gt.nn.functional.pad(y.t(), (1, 0)), 2),
     (lambda x, y: x.flip(0), 1), (lambda x, y: gt.flip(x, (0, 1)), 1),
     (lambda x, y: gt.nn.functional.nll_loss(x, picked(x)), 1),
     (lambda x, y: gt.nn.functional.nll_loss(x, picked(x), y[0], reduction="none"), 1),
@@ -440,6 +445,9 @@ class OnCuda(Program):
         "a.index_select(0, order)": lambda a, b: a.index_select(0, order(a)),
         "a.scatter(0, order, b)": lambda a, b: a.scatter(0, order(a), b),
         "a.scatter_(0, order, 3)": lambda a, b: a.scatter_(0, order(a), 3),
+        "a.t().reshape": lambda a, b: a.expand(3, 4).t().reshape(12),
+        "pad": lambda a, b: gt.nn.functional.pad(a, (1, 2), value=2),
+        "a.flip(0)": lambda a, b: a.flip(0),
         "cat": lambda a, b: gt.cat([a, b]), "stack": lambda a, b: gt.stack([a, b, a], -1),
         "a.clone()": lambda a, b: a.clone(),
         "a.expand(3, 4).t().contiguous()": lambda a, b: a.expand(3, 4).t().contiguous(),
@@ -450,6 +458,7 @@ class OnCuda(Program):
         *OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format",
         "where.self", "clamp", "lerp_.Tensor", "masked_fill.Scalar", "masked_fill_.Scalar",
         "where.self_out", "gather", "scatter_.value", "scalar_tensor", "slice.Tensor", "cat",
+        "reshape", "_unsafe_view", "constant_pad_nd", "flip",
     )  # fmt: skip
 
     def __init__(self, seed: int, steps: int) -> None:

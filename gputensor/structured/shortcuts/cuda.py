@@ -178,8 +178,10 @@ def _short_key(entry: Any, key: Any) -> Any:
     return (shape, other[0]) if other else shape
 
 
-def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
+def copied(
+    shape: Any, device: Any, geometry: Any, launch: Any, params: tuple[Any, ...] = ()
+) -> ShortCut:
     """Return a short cut that copies its operand to a new tensor of this geometry. The launch
-    receives the tensors and reads their addresses.
+    receives the tensors and reads their addresses. params: the arguments after the operand.
     """
-    return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())
+    return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, params)
