@@ -14,7 +14,7 @@ from .._generated import operators
 from ..core.device import device
 from ..core.geometry import Geometry
 from ..iterator.config import FILL, NULLARY
-from ..iterator.plan import build
+from ..iterator.plan import Plan, build, over_sizes
 from ..kernels import stub
 from ..kernels.cuda.launch import numbered
 
@@ -29,10 +29,25 @@ def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) 
     key = (family, loop, geometry, place)
     launch = table.plans.get(key)
     if launch is None:
-        config = _CONFIGS.get(family, _CONFIGS["range"])
-        plan = build(op, config, ((geometry, place),), (), default_dtype=None)
+        plan = _planned(op, family, geometry, place)
         launch = table.remember(key, stub.bind(family, loop, place.type, plan))
     return launch
+
+
+def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
+    """Return the plan of a write to all elements. For a row-major tensor it is derived from the
+    plan for other sizes."""
+    table = operators.fill__Scalar.table
+    alike = (_planned, op, family, geometry.dtype, place)
+    is_derived = geometry.is_row_major and geometry.ndim and geometry.numel
+    model = table.plans.get(alike) if is_derived else None
+    if model is not None:
+        return over_sizes(model, geometry.sizes)
+    config = _CONFIGS.get(family, _CONFIGS["range"])
+    plan = build(op, config, ((geometry, place),), (), default_dtype=None)
+    if is_derived:
+        table.remember(alike, plan)
+    return plan
 
 
 def writer(launch: Any, place: device, scalars: tuple[Any, ...]) -> Callable[[int], None]:

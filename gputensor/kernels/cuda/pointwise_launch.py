@@ -21,6 +21,7 @@ from ...core import errors
 from ...core.dtype import bool_, dtype
 from ...core.geometry import Sizes
 from . import launch, numbers, pointwise_plan, variants
+from .copy_score import SMALL_BYTES
 from .division import divider
 from .launch import Operands
 
@@ -110,8 +111,10 @@ class Contiguous(launch.Launch):
 
     def over(self, layout: Any) -> Any:
         """Return the launch over a layout that differs only in its number of elements. Return None
-        if that layout needs several launches."""
+        if that layout needs several launches, or a copy of its size has kernels of its own."""
         if layout.numel > launch.MAX_NUMEL:
+            return None
+        if self.family == "copy" and layout.numel * layout.dtypes[0].itemsize >= SMALL_BYTES:
             return None
         made = Contiguous(
             self.family, self.op, self.defines, self.n_pointers, self.values, self.packers,
