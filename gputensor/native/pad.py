@@ -143,10 +143,12 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     if (of := self._geometry.dtype).is_float8:
         code = float8.code_of(value, of)
         return float8.moved(constant_pad_nd, key_set, self, pad, code)
-    table, key = operators.constant_pad_nd.table, (self._geometry, self._device, exact(pad))
-    plan = None if type(pad) is not tuple else table.plans.get(key)
-    if plan is not None and _slices_inline():
-        return _by_plan(self, value, *plan)
+    table, key = operators.constant_pad_nd.table, None
+    if self._device is not CPU and type(pad) is tuple:
+        key = (self._geometry, self._device, exact(pad))
+        plan = table.plans.get(key)
+        if plan is not None and _slices_inline():
+            return _by_plan(self, value, *plan)
     pairs = _pairs(op, "pad", pad, self._geometry.ndim)
     sizes = _grown(op, "pad", self, pairs)
     grows = any([before > 0 or after > 0 for _, before, after in pairs])
@@ -172,7 +174,7 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
                 fill(key_set, edge, value)
         inner = _cut(inner, d, start, end)
     operators.copy_.redispatch_table[key_set](key_set, inner, kept, False)
-    if type(pad) is tuple and made._device.type == "cuda" and not is_large:
+    if key is not None and made._device.type == "cuda" and not is_large:
         begin = kept._offset - self._offset
         table.remember(key, (shape, inner._geometry, inner._offset, kept._geometry, begin))
     return made

@@ -140,17 +140,37 @@ def launched(launch, at):
     return launch.entry, launch.defines, launch.grid, launch.block, given
 
 
+def row_of(y, n=1):
+    """Return elements of y as a tensor of the last n sizes of y."""
+    sizes = y.shape[-n:]
+    return y.flatten()[: sizes.numel()].view(sizes)
+
+
+ROWS = {
+    "x + row": lambda x, y: x + row_of(y),
+    "row * x": lambda x, y: row_of(y) * x,
+    "row / rows": lambda x, y: row_of(y) / x.expand(3, *x.shape).contiguous(),
+    "x < plane": lambda x, y: x.expand(3, *x.shape).contiguous() < row_of(y, 2),
+    "x.sub_(row)": lambda x, y: x.sub_(row_of(y)),
+    "lerp": lambda x, y: x.lerp(row_of(y), 0.25),
+    "where": lambda x, y: gt.where(x > 0, x, row_of(y)),
+    "addcmul": lambda x, y: gt.addcmul(x, row_of(y), row_of(x), value=2),
+    "two rows": lambda x, y: gt.addcmul(x, row_of(y), row_of(x, 2), value=2),
+}
+
+
 @requires_emulator
-@pytest.mark.parametrize("name", tier.pick(["add.Tensor", "lt.Tensor"], list(CALLS)))
+@pytest.mark.parametrize(
+    "name", tier.pick(["add.Tensor", "lt.Tensor", "x + row", "where"], [*CALLS, *ROWS])
+)
 def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch):
     """Sizes below and above the threshold of specialised kernels, and addresses that are not
     aligned."""
-    call = CALLS[name]
+    call = CALLS.get(name) or ROWS[name]
     relaid = []
-    over_sizes = DeviceEntry.over_sizes
-    monkeypatch.setattr(
-        DeviceEntry, "over_sizes", lambda *args: relaid.append(args) or over_sizes(*args)
-    )
+    method = "over_sizes" if name in CALLS else "over_rows"
+    over = getattr(DeviceEntry, method)
+    monkeypatch.setattr(DeviceEntry, method, lambda *args: relaid.append(args) or over(*args))
 
     def made(sizes, first, second, at):
         x, y = (operand(sizes, d, k, "cuda", at) for k, d in enumerate((first, second)))
@@ -162,7 +182,10 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
     dtypes = (float32, int64, bfloat16)
     for first, second in {(a, b) for a in dtypes for b in (a, float32)}:
         forget()
-        cases = [(sizes, at) for sizes in ((2, 3), (1,), (100, 91), (1, 5)) for at in (0, 1)]
+        shapes = ((2, 3), (1,), (100, 91), (1, 5))
+        if name in ROWS:
+            shapes = ((2, 3), (100, 91), (1, 5), (5, 1), (2, 3, 4), (130, 257))
+        cases = [(sizes, at) for sizes in shapes for at in (0, 1)]
         known = [made(sizes, first, second, at) for sizes, at in cases]
         for (sizes, at), (results, found) in zip(cases, known):
             forget()
@@ -171,10 +194,11 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
             for key in built:
                 before, after = found[key], built[key]
                 if before.geometry.sizes == sizes:
-                    assert before.plan.shape == after.plan.shape
+                    for field in ("shape", "stride_bytes", "dtypes", "can_use_32bit"):
+                        assert getattr(before.plan, field) == getattr(after.plan, field)
                     low = at * 4 % 16
                     assert launched(before.launch, low) == launched(after.launch, low), (key, at)
-    assert relaid or name == "abs"
+    assert relaid or name in ("abs", "two rows")
 
 
 COPIES = {
