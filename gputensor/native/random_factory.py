@@ -128,6 +128,10 @@ def _writer(made: Tensor, loop: str, first: Any, second: Any) -> Any:
         return None
     launch = launches.writing(loop, "random", loop, shape, place)
     generator, numel, index = generators.default_generator(place), shape.numel, place.index
+    drawing = getattr(launch, "drawing", None)
+    if drawing is not None:
+        draw, take = drawing(index, first, second), generator.take
+        return lambda address: draw(address, *take(numel, index))
 
     def write(address: int) -> None:
         launch(index, (address,), (*generator.take(numel, index), first, second))

@@ -210,6 +210,39 @@ def test_factories_follow_the_default_dtype_and_the_current_device(turned_on: No
         assert gt.arange(3, device="cuda").device.index == 0
 
 
+def test_the_position_of_a_stream_wraps_around(turned_on: None) -> None:
+    from gputensor.structured.generator import default_generator
+
+    generator = default_generator(gt.device("cuda:0"))
+    for _ in range(4):
+        drawn = []
+        for fill in (lambda: gt.rand(6, device="cuda"), lambda: ones(6).uniform_()):
+            generator.set_state((7, (1 << 64) - 1))
+            drawn.append([fill().tolist() for _ in range(2)])
+        assert drawn[0] == drawn[1]
+
+
+def test_a_graph_draws_new_numbers_and_fills_again(turned_on: None) -> None:
+    def step() -> Any:
+        drawn = gt.rand(5, device="cuda"), gt.randint(100, (4,), device="cuda")
+        return (*drawn, gt.arange(3, device="cuda"), gt.full((2,), 2.5, device="cuda"))
+
+    for _ in range(4):
+        step()
+    graph = gt.cuda.CUDAGraph()
+    gt.manual_seed(5)
+    with gt.cuda.graph(graph):
+        made = step()
+    found = []
+    for _ in range(3):
+        for x in made[2:]:
+            x.zero_()
+        graph.replay()
+        found.append([x.tolist() for x in made])
+    gt.manual_seed(5)
+    assert found == [[x.tolist() for x in step()] for _ in range(3)]
+
+
 def picked(x: Any) -> Any:
     return gt.tensor([2, 0, 1]).to(x.device)
 
