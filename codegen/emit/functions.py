@@ -444,7 +444,12 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
     # True if the call passes its operands in order and defaults for all other arguments
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
+    # True if the call passes its operands in reverse order. Then `other` is usually a number.
+    rest = [a for a in op.arguments if a.name not in ("self", "other")]
+    is_turned = (given.get("self"), given.get("other")) == ("other", "self") and op.numbers
     first = gather.short_cut(op, arguments=given) if is_plain else []
+    if is_turned and all(given.get(a.name) == default(a) for a in rest):
+        first = gather.short_cut(op, arguments=given, numbers=("self",))
     lines = ["try:", *indent([*first, f"key_set = {keys}"])]
     lines += ["except AttributeError:", *indent(foreign), *state]
     return [*lines, *_call(op, given)]

@@ -72,17 +72,19 @@ CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
 # The key set of CPU tensors in a block of `gt.fuse`.
 FUSED = CPU | tls.FUSING[0]
-# The key set of a plain call below ADInplaceOrView.
+# The key sets of plain calls below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
+BELOW_CUDA = CUDA & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
-    CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
+    CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),),
+    CUDA: (("cuda", CUDA),), BELOW_CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
 # A function that returns True if, in a block of `gt.fuse`, an operator on these operands runs
 # immediately and is not recorded.
 in_block: list[Callable[..., bool]] = [lambda *operands: False]
 # Key sets of CPU calls -> the corresponding key sets of CUDA calls.
-_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
+_ON_CUDA = {CPU: CUDA, BELOW: BELOW_CUDA}
 
 # A step that a short cut skips: an operator, the key set of its call, and the kernel that must run.
 # A kernel may be given as text where this module may not import it: `copy.copy_` is a kernel of
@@ -140,11 +142,12 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
     return True
 
 
-def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
-    """True if a plain CPU call of the operator leads directly to `kernel`. A composite kernel may
-    then contain the work of `kernel` inline. False before the first plain call of the operator."""
+def comes_straight(operator: Operator, kernel: Callable[..., Any], place: str = "cpu") -> bool:
+    """True if a plain call of the operator on a device type leads directly to `kernel`. A composite
+    kernel may then contain the work of `kernel` inline. False before the first plain call of the
+    operator."""
     table = operator.table
-    return table.learners.get("cpu") is kernel and operator.redispatch_table is table
+    return table.learners.get(place) is kernel and operator.redispatch_table is table
 
 
 def is_plain_thread() -> bool:

@@ -168,6 +168,24 @@ def over_sizes(model: Plan, sizes: Sizes) -> Plan:
     return plan
 
 
+def over_rows(model: Plan, sizes: Sizes, inner: int) -> Plan:
+    """Return the plan `model`, in which some operands are rows, adapted to other sizes. All
+    operands are row-major, and no size is 0 or 1. The others have the sizes `sizes`; the rows have
+    the last of these sizes, with `inner` elements."""
+    plan = Plan()
+    plan.op, plan.config, plan.sizes = model.op, model.config, sizes
+    plan.common_dtype, plan.device = model.common_dtype, model.device
+    plan.scalar_operands, plan.elementwise_dense = (), False
+    outputs = model.outputs
+    made = [OutputPlan(contiguous_geometry(sizes, o.geometry.dtype), o.action) for o in outputs]
+    numel = made[0].geometry.numel
+    plan.shape = (inner, numel // inner)
+    strides = [s and (s[0], s[0] * inner if s[1] else 0) for s in model.stride_bytes]
+    _finish(plan, made, list(model.dtypes), strides, numel)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    return plan
+
+
 def _dense_walk(
     config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
 ) -> Sizes | None:

@@ -26,7 +26,7 @@ from ..core.geometry import contiguous_geometry, reduced_sizes
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, cuda_calls as short_calls
 from ..structured.pointwise import Kernel
 from ..structured.transfer import resize_output
 
@@ -60,6 +60,9 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Store a short cut for calls with these arguments."""
         self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
+        if args[0]._device is not CPU:
+            short_calls.learn(table, kernel, args, self.geometry, run, (None,), low_bits=0)
+            return
         make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
         short.learn(table, kernel, args, make)
 

@@ -18,14 +18,15 @@ from ..dispatch.operator import Table
 from ..dispatch.tls import BELOW, PLAIN, state
 from ..kernels.cpu.cast import readable
 from ..structured import float8
-from ..structured.shortcuts import factories as short_make
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.shortcuts.computed import comes_again
 from ..structured.view_kernel import seen
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS
 from ..tensor.tensor import Tensor
-from .copy import copy_fresh, cpu_copy, over_copy
+from .copy import copy_fresh, copy_launch, cpu_copy, over_copy
 
+CUDA_KEYS = short_cuda.CUDA_KEYS
 _now = state.get
 
 
@@ -82,10 +83,11 @@ def to_dtype(
     table, key = operators.to_dtype.table, (self._geometry, dtype)
     made = _to(self, dtype, None, non_blocking, copy, memory_format)
     is_plain = non_blocking is False and copy is False and memory_format is None
-    if made is not self and is_plain and key not in table.short:
-        found = shortcuts.left(operators._to_copy.table, (*key, CPU))
+    place = self._device
+    if made is not self and is_plain and shortcuts.left(table, key, place) is None:
+        found = shortcuts.left(operators._to_copy.table, (*key, place), place)
         if found is not None:
-            shortcuts.learn(table, to_dtype, key, found)
+            shortcuts.learn(table, to_dtype, key, found, place)
     return made
 
 
@@ -101,8 +103,9 @@ def _to_copy(
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
     made = copy_fresh(key_set | made._keys, made, self, non_blocking)
     if (
-        self._keys is CPU_KEYS and layout is None and pin_memory is None
-        and non_blocking is False and memory_format is None and type(made) is Tensor
+        (self._keys is CPU_KEYS or self._keys is CUDA_KEYS) and layout is None
+        and pin_memory is None and non_blocking is False and memory_format is None
+        and type(made) is Tensor and made._device is self._device
     ):  # fmt: skip
         _learn_cast(table, self, made)
     return made
@@ -113,16 +116,23 @@ _LARGE_BYTES = 1 << 20
 
 
 def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
-    """Store the short cut of a CPU cast from a row-major tensor to a row-major result."""
-    shape, wanted = self._geometry, made._geometry
-    known = seen(shape, (table.operator.name, wanted.dtype))
-    if made._device is not CPU or not shortcuts.is_due(known, table):
+    """Store the short cut of a cast: on the CPU, from a row-major tensor to a row-major result."""
+    shape, wanted, place = self._geometry, made._geometry, made._device
+    known = seen(shape, (table.operator.name, wanted.dtype, place))
+    if not shortcuts.is_due(known, table):
+        return
+    key = (shape, wanted.dtype, place)
+    if place is not CPU:
+        launch = copy_launch(made, self)
+        if launch is not None:
+            found = short_cuda.copied(shape, place, wanted, launch)
+            shortcuts.learn(table, _to_copy, key, found, place)
+        known.short = table.short
         return
     is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
     is_dense = shape.is_row_major and wanted.is_row_major
     if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
         behind = (wanted.dtype, None, CPU, None, False, None)
-        key = (shape, wanted.dtype, CPU)
         short_make.learn_cast(table, _to_copy, key, cpu_copy, wanted, behind)
     known.short = table.short
 

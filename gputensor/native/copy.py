@@ -24,7 +24,7 @@ from ..dispatch.operator import Table
 from ..dispatch.tls import state as _state
 from ..iterator import overlap
 from ..iterator.config import COPY
-from ..iterator.plan import build
+from ..iterator.plan import build, over_sizes
 from ..kernels import stub
 from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
@@ -44,9 +44,7 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     key = (to, source, self._device, src._device)
     run = table.plans.get(key)
     if run is None:
-        specs = ((to, self._device),), ((source, src._device),)
-        plan = build("copy_", COPY, *specs, default_dtype=None)
-        run = table.remember(key, _runner(plan, self, src))
+        run = table.remember(key, _derived(table, self, src) or _planned(table, self, src))
     elif run is _assign:
         run = table.remember(key, _assign_again)
         shortcuts.learn(table, copy_, (to, source), short_make.copy_)
@@ -62,6 +60,33 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
             overlap.check("copy_", self, src, "src")
     run(self, src, non_blocking)
     return self
+
+
+def _planned(table: Table, to: Tensor, src: Tensor) -> Any:
+    """Plan the copy between two layouts and devices, and return its function."""
+    specs = ((to._geometry, to._device),), ((src._geometry, src._device),)
+    run = _runner(build("copy_", COPY, *specs, default_dtype=None), to, src)
+    if type(run) is _OnDevice and (alike := _likeness(to, src)) is not None:
+        table.remember(alike, run)
+    return run
+
+
+def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
+    """Return the function of a copy between row-major tensors on one device, derived from that of a
+    copy of other sizes. Return None if there is none."""
+    model = None if to._device is CPU else table.plans.get(_likeness(to, src))
+    return model and model.over(over_sizes(model.plan, to._geometry.sizes))
+
+
+def _likeness(to: Tensor, src: Tensor) -> Any:
+    """Return a key of all properties of the operands of a row-major copy except their sizes. Return
+    None for other copies."""
+    wanted, given, place = to._geometry, src._geometry, to._device
+    if wanted.sizes != given.sizes or place is not src._device or not wanted.ndim:
+        return None
+    if not (wanted.is_row_major and given.is_row_major and wanted.numel):
+        return None
+    return (_likeness, wanted.dtype, given.dtype, place)
 
 
 def copies_are_ours(key_set: int) -> bool:
@@ -138,13 +163,27 @@ class _OnDevice:
     """A copy within one device, which launches the kernel of its plan with the tensors'
     addresses."""
 
-    __slots__ = ("launch",)
+    __slots__ = ("launch", "plan")
 
-    def __init__(self, plan: Any) -> None:
-        self.launch = stub.bind("copy", "copy", plan.device.type, plan)
+    def __init__(self, plan: Any, launch: Any = None) -> None:
+        self.plan = plan
+        self.launch = launch or stub.bind("copy", "copy", plan.device.type, plan)
+
+    def over(self, plan: Any) -> _OnDevice:
+        """Return the copy for row-major tensors of other sizes."""
+        over = getattr(self.launch, "over", None)
+        return _OnDevice(plan, over(plan) if over is not None else None)
 
     def __call__(self, to: Tensor, src: Tensor, non_blocking: bool) -> None:
         self.launch(to._device.index, (to._address(), src._address()))
+
+
+def copy_launch(to: Tensor, src: Tensor) -> Any:
+    """Return the launch of a copy that `copy_` has made before. Return None if `copy_` does not
+    copy between these tensors by one launch on their device."""
+    key = (to._geometry, src._geometry, to._device, src._device)
+    run = operators.copy_.table.plans.get(key)
+    return run.launch if type(run) is _OnDevice else None
 
 
 # --- copies from or to a further device ---------------------------------------------------------
@@ -306,9 +345,9 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
     known = seen(shape, (table.operator.name, device))
     if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
-    run = operators.copy_.table.plans.get((made._geometry, shape, device, device))
-    if type(run) is _OnDevice:
-        found = short_cuda.copied(shape, device, made._geometry, run.launch)
+    launch = copy_launch(made, self)
+    if launch is not None:
+        found = short_cuda.copied(shape, device, made._geometry, launch)
         shortcuts.learn(table, kernel, shape, found, device)
     known.short = table.short
 

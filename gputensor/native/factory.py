@@ -7,6 +7,7 @@ are composed of these two. pin_memory, layout and the other options are checked 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
-from ..structured import arguments
+from ..structured import arguments, launches
 from ..structured.forms import Kernel
-from ..structured.shortcuts import factories as short_make
+from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 
 
@@ -270,9 +271,22 @@ def full(
     table = operators.full.table
     made = calls.empty_memory_format(sizes, element, layout, device, pin_memory, None)
     made = _fill(key_set, made, fill_value)
-    if type(made) is Tensor and made._device is CPU and type(fill_value) in _BY_VALUE:
-        _learn_full(table, made, fill_value)
+    if type(made) is Tensor and type(fill_value) in _BY_VALUE:
+        if made._device is CPU:
+            _learn_full(table, made, fill_value)
+        else:
+            write, unnamed = partial(_writer, made, fill_value), dtype_of_number(fill_value)
+            short_cuda.learn(table, full, (sizes, fill_value), made, device, write, unnamed)
     return made
+
+
+def _writer(made: Tensor, value: Any) -> Any:
+    """Return the function by which short cuts on CUDA fill memory like that of `made`."""
+    shape, place = made._geometry, made._device
+    if not value and type(value) is int:
+        return launches.zeroing(shape, place)
+    launch = launches.writing("fill_", "fill", "fill", shape, place)
+    return launches.writer(launch, place, (value,))
 
 
 # Complex numbers are excluded, because short cuts could not distinguish 0.0 from -0.0 in their
@@ -302,6 +316,9 @@ def _of_size(op: str, value: int) -> Kernel:
         made = _fill(key_set, made, value) if value else _zero(key_set, made)
         if type(made) is Tensor and made._device is CPU:
             _learn_filled(table, kernel, made)
+        else:
+            front, write = (made._geometry.sizes,), partial(_writer, made, value)
+            short_cuda.learn(table, kernel, front, made, options[2], write)
         return made
 
     return kernel
@@ -339,8 +356,11 @@ def _like(op: str, value: int) -> Kernel:
         table, (dtype, *_, memory_format) = getattr(operators, op).table, options
         made = calls.empty_like(self, *options)
         made = _fill(key_set, made, value) if value else _zero(key_set, made)
-        if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
-            _learn_filled(table, kernel, made, self)
+        if dtype is None and memory_format is None and type(made) is Tensor:
+            if made._device is CPU:
+                _learn_filled(table, kernel, made, self)
+            else:
+                short_cuda.learn_like(table, kernel, self, made, partial(_writer, made, value))
         return made
 
     return kernel

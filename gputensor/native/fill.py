@@ -14,11 +14,9 @@ from ..core.dtype import BOOL, FLOATING, float32
 from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
-from ..iterator.config import FILL
-from ..iterator.plan import build
 from ..kernels import stub
 from ..tensor.tensor import Tensor
-from ..structured import arguments, pointwise
+from ..structured import arguments, launches, pointwise
 from ..structured.shortcuts import computed as short
 from ..structured.view_kernel import seen
 
@@ -45,14 +43,8 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
                 shortcuts.learn(table, fill_, geometry, found)
             known.short = table.short
         return self
-    device = self._device
-    key = (geometry, device, self._address() & 15)
-    table = operators.fill__Scalar.table
-    launch = table.plans.get(key)
-    if launch is None:
-        plan = build("fill_", FILL, ((geometry, device),), (), default_dtype=None)
-        launch = table.remember(key, stub.bind("fill", "fill", device.type, plan))
-    launch(device.index, (self._address(),), (value,))
+    launch = launches.writing("fill_", "fill", "fill", geometry, self._device)
+    launch(self._device.index, (self._address(),), (value,))
     return self
 
 

@@ -18,6 +18,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
 from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
@@ -28,7 +29,7 @@ from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.transfer import resize_output
 from ..structured.shortcuts import joined as short
-from .copy import copies_are_ours, fill_part
+from .copy import copies_are_ours, copy_launch, fill_part
 from .view import unsqueeze, view_strides
 
 # Calls store short cuts if the result has at most _SMALL bytes. NumPy joins faster than our loop if
@@ -114,14 +115,21 @@ def _plan_of_alike(one: Geometry, count: int, dim: int) -> tuple[int, Geometry]:
 
 
 def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
-    begin = 0
+    for part, x in _parts(out, tensors, dim):
+        fill_part(part, x)
+    return out
+
+
+def _parts(out: Tensor, tensors: list[Tensor], dim: int) -> list[tuple[Tensor, Tensor]]:
+    """Return pairs of a part of the result and the tensor that is copied to it."""
+    begin, found = 0, []
     for x in tensors:
         if _is_skipped(x):
             continue
         length = x._geometry.sizes[dim]
-        fill_part(calls.slice_Tensor(out, dim, begin, begin + length, 1), x)
+        found.append((calls.slice_Tensor(out, dim, begin, begin + length, 1), x))
         begin += length
-    return out
+    return found
 
 
 def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
@@ -168,7 +176,23 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
             short.learn(operators.cat.table, cat, found, dim, shape, join)
         if _is_joined(made, found, d):
             return made
-    return _join(made, found, d)
+    _join(made, found, d)
+    if made._device.type == "cuda":
+        _learn_on_cuda(operators.cat.table, cat, found, dim, made, found, d)
+    return made
+
+
+def _learn_on_cuda(
+    table: Table, kernel: Kernel, found: list[Tensor], dim: int, made: Tensor,
+    parts: list[Tensor], d: int,
+) -> None:  # fmt: skip
+    """Store the short cut of a call on CUDA, which copies each of the tensors by one launch. parts:
+    the tensors as they were joined along d."""
+    if type(made) is not Tensor or not short.is_due_on_cuda(table, kernel, found, dim, made):
+        return
+    copies = [(part._offset, copy_launch(part, x)) for part, x in _parts(made, parts, d)]
+    given = [n for n, x in enumerate(parts) if not _is_skipped(x)]
+    short.learn_on_cuda(table, kernel, found, dim, made._geometry, given, copies)
 
 
 def _of_parts(join: Any, parts: list[int]) -> Any:
@@ -237,6 +261,9 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     is_alike = all([x._geometry.dtype is shape.dtype for x in found])
     if is_alike and type(dim) is int and shape.is_contiguous and shape.nbytes <= _SMALL:
         short.learn(operators.stack.table, stack, found, dim, shape, _stacking(shape, dim))
+    if made._device.type == "cuda" and shape.is_contiguous:
+        parts, d = _unsqueezed(found, dim)
+        _learn_on_cuda(operators.stack.table, stack, found, dim, made, parts, d)
     return made
 
 
@@ -261,7 +288,10 @@ def _stacking(shape: Geometry, dim: int) -> Any:
     return lambda arrays: whole([x[..., None] for x in arrays])
 
 
-shortcuts.jumps(cat, lambda: ((operators.copy_, shortcuts.BELOW, "copy.copy_"),))
+shortcuts.jumps(cat, lambda: (
+    (operators.copy_, shortcuts.BELOW, "copy.copy_"),
+    (operators.slice_Tensor, shortcuts.CPU, "slicing.slice"),
+))  # fmt: skip
 shortcuts.jumps(stack, lambda: (
     (operators.copy_, shortcuts.BELOW, "copy.copy_"),
     (operators.cat, shortcuts.CPU, cat),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
@@ -76,8 +76,16 @@ def _forward(
     key_set: int, op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    x, place = self._geometry, self._device
+    key = _key(op, reduction, ignore_index, self, target, weight)
+    known = operators.nll_loss_forward.table.plans.get(key)
+    if known is not None:
+        each, launch = known
+        loss = allocate(contiguous_geometry(each, x.dtype), place)
+        total = allocate(contiguous_geometry((), x.dtype), place)
+        _launch(launch, loss, total, self, target, weight, ignore_index)
+        return loss, total
     ignore_index = _check(op, self, target, weight, reduction, ignore_index)
-    x = self._geometry
     if reduction == NONE and x.ndim == 1:
         reduction = SUM  # For a single row, the total weight is that row's weight.
     each = target._geometry.sizes if reduction == NONE else ()
@@ -95,20 +103,47 @@ def _forward(
         )  # fmt: skip
     elif self._device.type != "meta":
         launch = _bound(op, self, target, weight, reduction, None)
-        launch(
-            self._device.index,
-            (loss._address(), total._address(), _start(self), _start(target), _start(weight)),
-            (ignore_index,),
-        )  # fmt: skip
+        if key is not None:
+            operators.nll_loss_forward.table.remember(key, (each, launch))
+        _launch(launch, loss, total, self, target, weight, ignore_index)
     return loss, total
+
+
+def _key(op: str, reduction: Any, ignore_index: Any, *operands: Tensor | None) -> Any:
+    """Return the key of a call whose checks and launch depend on the operands' layouts only. Return
+    None for calls on the CPU, which are not kept, and for calls that may fail."""
+    first = operands[0]
+    if first is None or first._device is CPU or type(reduction) is not int:
+        return None
+    if type(ignore_index) is not int:
+        return None
+    shapes = [None if x is None else (x._geometry, x._device) for x in operands]
+    return (op, reduction, *shapes)
+
+
+def _launch(
+    launch: Any, loss: Tensor, total: Tensor, self: Tensor, target: Tensor, weight: Tensor | None,
+    ignore_index: int,
+) -> None:  # fmt: skip
+    launch(
+        self._device.index,
+        (loss._address(), total._address(), _start(self), _start(target), _start(weight)),
+        (ignore_index,),
+    )  # fmt: skip
 
 
 def _backward(
     key_set: int, op: str, grad_output: Tensor, self: Tensor, target: Tensor,
     weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
+    x, place, table = self._geometry, self._device, operators.nll_loss_backward.table
+    key = _key(op, reduction, ignore_index, self, target, weight, grad_output, total_weight)
+    launch = table.plans.get(key)
+    if launch is not None:
+        made = allocate(contiguous_geometry(x.sizes, x.dtype), place)
+        _launch_backward(launch, made, grad_output, target, weight, total_weight, ignore_index)
+        return made
     ignore_index = _check(op, self, target, weight, reduction, ignore_index)
-    x = self._geometry
     each = target._geometry.sizes if reduction == NONE and x.ndim > 1 else ()
     if x.ndim == 4 and reduction == NONE and grad_output._geometry.sizes != each:
         raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
@@ -128,13 +163,21 @@ def _backward(
         )  # fmt: skip
     elif self._device.type != "meta" and x.numel:
         launch = _bound(op, self, target, weight, reduction, grad_output)
-        launch(
-            self._device.index,
-            (made._address(), grad_output._address(), _start(target), _start(weight),
-            total_weight._address()),
-            (ignore_index,),
-        )  # fmt: skip
+        if key is not None:
+            table.remember(key, launch)
+        _launch_backward(launch, made, grad_output, target, weight, total_weight, ignore_index)
     return made
+
+
+def _launch_backward(
+    launch: Any, made: Tensor, grad: Tensor, target: Tensor, weight: Tensor | None, total: Tensor,
+    ignore_index: int,
+) -> None:  # fmt: skip
+    launch(
+        made._device.index,
+        (made._address(), grad._address(), _start(target), _start(weight), total._address()),
+        (ignore_index,),
+    )  # fmt: skip
 
 
 nll_loss_forward: Kernel = given(_forward, op="nll_loss")

@@ -18,9 +18,10 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
 from ..core.device import CPU
-from ..core.dtype import bool_, dtype
+from ..core.dtype import COMPLEX, bool_, dtype
 from ..core.geometry import contiguous_geometry
 from ..dispatch import shortcuts
+from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
@@ -30,12 +31,14 @@ from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..structured.shortcuts import (
     computed as short,
+    cuda_calls as short_calls,
     indexed as short_indexed,
     results as short_results,
 )
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .view import expand
+from .where import mixed_entry
 
 
 def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
@@ -72,8 +75,8 @@ def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
 # --- masked_fill ----------------------------------------------------------------------------------
 
 
-def _filled(op: str, self: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """Write value, a 0-d tensor of self's dtype, where the mask is true."""
+def _filled(op: str, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Write value, a number or a 0-d tensor of self's dtype, where the mask is true."""
     mask = _over(op, self, mask)
     if overlap.relation(self, mask) != overlap.NO:
         mask = calls.clone(mask)
@@ -92,22 +95,68 @@ def _value(self: Tensor, value: Any) -> Tensor:
 
 
 def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    given, table = _value(self, value), operators.masked_fill__Scalar.table
+    table = operators.masked_fill__Scalar.table
+    number = _number(self, value)
+    given = _value(self, value) if number is None else number
     _filled("masked_fill", self, mask, given)
-    if _is_learnt(self, value) and self._geometry.numel:
+    if number is not None:
+        _learn_on_cuda(table, masked_fill__Scalar, (self, mask, value), number, self)
+    elif _is_learnt(self, value) and self._geometry.numel:
         make = short.written_by(_fill_where(given._geometry.dtype), (given._get_array(),))
         short.learn_again(table, masked_fill__Scalar, (self, mask, value), make)
     return self
 
 
 def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    given, table = _value(self, value), operators.masked_fill_Scalar.table
+    table = operators.masked_fill_Scalar.table
+    number = _number(self, value)
+    given = _value(self, value) if number is None else number
     made = _copy_filled(self, mask, given)
-    if _is_learnt(self, value) and type(made) is Tensor and made._geometry.is_contiguous:
+    if number is not None:
+        _learn_on_cuda(table, masked_fill_Scalar, (self, mask, value), number, None)
+    elif _is_learnt(self, value) and type(made) is Tensor and made._geometry.is_contiguous:
         loop = _fill_where(given._geometry.dtype)
         make = short.made_by(loop, made._geometry, (given._get_array(),))
         short.learn_again(table, masked_fill_Scalar, (self, mask, value), make)
     return made
+
+
+_OF_CATEGORY = (bool, int, float, complex)
+
+
+def _number(self: Tensor, value: Any) -> Any:
+    """Return the value as a number of the category of self's dtype, which a kernel on CUDA receives
+    with its launch. Return None if it must be written to a 0-d tensor first."""
+    of = self._geometry.dtype
+    if self._device.type != "cuda" or of.is_opaque or type(value) not in NUMBERS:
+        return None
+    if type(value) is complex and of.category != COMPLEX:
+        return None
+    number_range.check("masked_fill", "value", value, of)
+    return _OF_CATEGORY[of.category](value)
+
+
+def _learn_on_cuda(
+    table: Table, kernel: Any, args: tuple[Any, ...], number: Any, out: Tensor | None
+) -> None:
+    """Store the short cut of a call that is one launch of `where`, once the call is repeated."""
+    self, mask, device = args[0], args[1], args[0]._device
+    sizes, given = self._geometry.sizes, (args[1], number, args[0])
+    if mask._device is not device or not shortcuts.is_plain_thread():
+        return
+    if not short.comes_again(table, kernel, args, device):
+        return
+    if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:
+        return
+    marks = mask if mask._geometry.sizes == sizes else calls.expand(mask, sizes)
+    if out is not None:
+        entry = mixed_entry(operators.where_self_out, out, (marks, number, self))
+        short_calls.learn_inplace(table, kernel, args, entry.launch, given, order=(1, 0))
+        return
+    entry = mixed_entry(operators.where_self, None, (marks, number, self))
+    if entry.geometry is contiguous_geometry(sizes, self._geometry.dtype):
+        shape, launch = entry.geometry, entry.launch
+        short_calls.learn(table, kernel, args, shape, launch, given, order=(1, 0))
 
 
 def _is_learnt(self: Tensor, value: Any) -> bool:
@@ -121,13 +170,26 @@ def _fill_where(of: dtype) -> Callable[[Any, Any, Any, Any], Any]:
     return lambda x, mask, value, out: where(mask, value, x, out)
 
 
-def _copy_filled(self: Tensor, mask: Tensor, given: Tensor) -> Tensor:
+def _copy_filled(self: Tensor, mask: Tensor, given: Any) -> Tensor:
     self, mask = _broadcast("masked_fill", self, mask)
     of = self._geometry
-    if of.is_contiguous and mask._geometry.is_contiguous and of.dtype is given._geometry.dtype:
-        if mask._geometry.dtype is bool_ and not given._geometry.ndim and of.ndim:
-            return calls.where_self(mask, given, self)
+    is_number = type(given) in NUMBERS
+    if of.is_contiguous and of.ndim and mask._geometry.dtype is bool_:
+        if is_number:
+            if mask._device is self._device and _is_row_major(mask, given, self):
+                return calls.where_self(mask, given, self)
+        elif mask._geometry.is_contiguous and of.dtype is given._geometry.dtype:
+            if not given._geometry.ndim:
+                return calls.where_self(mask, given, self)
     return _filled("masked_fill", calls.clone(self, formats.contiguous_format), mask, given)
+
+
+def _is_row_major(mask: Tensor, number: Any, self: Tensor) -> bool:
+    """Return True if `where` gives these operands a row-major result."""
+    if mask._geometry.is_contiguous:
+        return True
+    of = mixed_entry(operators.where_self, None, (mask, number, self)).geometry
+    return of is contiguous_geometry(of.sizes, self._geometry.dtype)
 
 
 masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scalar

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
+from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
@@ -25,9 +26,10 @@ from ..structured import arguments, float8
 from ..structured.pointwise import NUMBERS
 from ..structured.shortcuts import computed as short
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import CPU_KEYS, allocate
+from ..tensor.make import CPU_KEYS, allocate, view_of
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
+from .slicing import slice
 
 Kernel = Callable[..., Tensor]
 # From this number of elements on, it is faster to fill only the edges of a dimension than to fill
@@ -141,6 +143,12 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     if (of := self._geometry.dtype).is_float8:
         code = float8.code_of(value, of)
         return float8.moved(constant_pad_nd, key_set, self, pad, code)
+    table, key = operators.constant_pad_nd.table, None
+    if self._device is not CPU and type(pad) is tuple:
+        key = (self._geometry, self._device, exact(pad))
+        plan = table.plans.get(key)
+        if plan is not None and _slices_inline():
+            return _by_plan(self, value, *plan)
     pairs = _pairs(op, "pad", pad, self._geometry.ndim)
     sizes = _grown(op, "pad", self, pairs)
     grows = any([before > 0 or after > 0 for _, before, after in pairs])
@@ -166,6 +174,29 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
                 fill(key_set, edge, value)
         inner = _cut(inner, d, start, end)
     operators.copy_.redispatch_table[key_set](key_set, inner, kept, False)
+    if key is not None and made._device.type == "cuda" and not is_large:
+        begin = kept._offset - self._offset
+        table.remember(key, (shape, inner._geometry, inner._offset, kept._geometry, begin))
+    return made
+
+
+def _slices_inline() -> bool:
+    """Return True if views may be made without calls of `slice` on CUDA."""
+    is_ours = shortcuts.comes_straight(operators.slice_Tensor, slice, "cuda")
+    return is_ours and shortcuts.is_plain_thread()
+
+
+def _by_plan(
+    self: Tensor, value: Any, shape: Geometry, inner: Geometry, begin: int, kept: Geometry,
+    kept_begin: int,
+) -> Tensor:  # fmt: skip
+    """Return a padded copy: fill a new tensor of geometry `shape`, then copy a part of self into a
+    part of it. inner, kept: the geometries of the parts, with their offsets."""
+    made = allocate(shape, self._device)
+    key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
+    operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
+    into, source = view_of(made, inner, begin), view_of(self, kept, self._offset + kept_begin)
+    operators.copy_.redispatch_table[key_set](key_set, into, source, False)
     return made
 
 

@@ -23,11 +23,9 @@ from ..core.number_range import integer_range
 from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
-from ..iterator.config import NULLARY
-from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, generator as generators, missing
+from ..structured import arguments, generator as generators, launches, missing
 from ..structured.forms import Kernel, given
 from ..structured.transfer import resize_output
 from ..structured.shortcuts import computed as short
@@ -95,9 +93,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
 
 
 def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:
-    config = NULLARY.replace(enforce_linear_iteration=True)
-    plan = build(loop, config, ((out._geometry, out._device),), (), default_dtype=None)
-    launch = stub.bind("random", loop, out._device.type, plan)
+    launch = launches.writing(loop, "random", loop, out._geometry, out._device)
     launch(out._device.index, (out._address(),), scalars)
 
 

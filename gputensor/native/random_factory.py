@@ -7,6 +7,7 @@ own for them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import number_in
 from ..core.device import CPU
-from ..core.dtype import FLOATING, int64
+from ..core.dtype import COMPLEX, FLOATING, int64
 from ..core.geometry import Geometry
 from ..dispatch import shortcuts
 from ..dispatch.operator import Table
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, generator as generators, missing
-from ..structured.shortcuts import factories as short_make
+from ..structured import arguments, generator as generators, launches, missing
+from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from ..structured.forms import Kernel, given
 from ..structured.view_kernel import seen
 from ..tensor.tensor import Tensor
@@ -67,6 +68,9 @@ def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[.
         made = kernel(key_set, size, None, dtype, layout, device, pin_memory)
         if type(made) is Tensor and made._device is CPU:
             _learn(table, of_default, made._geometry, loop)
+        else:
+            front, write = (made._geometry.sizes,), partial(_writer, made, loop, 0.0, 1.0)
+            short_cuda.learn(table, of_default, front, made, device, write)
         return made
 
     shortcuts.jumps(of_default, lambda: _over(loop))
@@ -116,6 +120,25 @@ def _drawn_by(shape: Geometry, fill: Callable[..., Any], *params: int) -> Callab
     return array
 
 
+def _writer(made: Tensor, loop: str, first: Any, second: Any) -> Any:
+    """Return the function by which short cuts on CUDA write random numbers to memory like that of
+    `made`. Return None for complex numbers and for layouts that are written by two launches."""
+    shape, place = made._geometry, made._device
+    if shape.dtype.category == COMPLEX or not shape.is_contiguous:
+        return None
+    launch = launches.writing(loop, "random", loop, shape, place)
+    generator, numel, index = generators.default_generator(place), shape.numel, place.index
+    drawing = getattr(launch, "drawing", None)
+    if drawing is not None:
+        draw, take = drawing(index, first, second), generator.take
+        return lambda address: draw(address, *take(numel, index))
+
+    def write(address: int) -> None:
+        launch(index, (address,), (*generator.take(numel, index), first, second))
+
+    return write
+
+
 def _out(op: str, fill: Fill) -> Callable[..., Tensor]:
     def kernel(key_set: int, size: Any, generator: Any, out: Tensor) -> Tensor:
         check_floating(op, out._geometry.dtype, "out")
@@ -150,6 +173,9 @@ def _like_of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Calla
                 if array is not None and shape.is_row_major:
                     shortcuts.learn(table, of_default, shape, short_make.like(shape, array))
                 known.short = table.short
+        elif all([x is None for x in options]):
+            write = partial(_writer, made, loop, 0.0, 1.0)
+            short_cuda.learn_like(getattr(operators, op).table, of_default, self, made, write)
         return made
 
     over_empty = (operators.empty_like, shortcuts.CPU, "factory.empty_like")
@@ -186,27 +212,37 @@ def randint_low_generator(
 
 
 def randint_low(
-    key_set: int, low: Any, high: Any, size: Any, dtype: Any = int64, *options: Any
-) -> Tensor:
-    made = randint_low_generator(key_set, low, high, size, None, dtype, *options)
-    _learn_integers(operators.randint_low.table, randint_low, made, (low, high), low)
+    key_set: int, low: Any, high: Any, size: Any, dtype: Any = int64, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    options = dtype, layout, device, pin_memory
+    made = randint_low_generator(key_set, low, high, size, None, *options)
+    _learn_integers(operators.randint_low.table, randint_low, made, (low, high), low, device)
     return made
 
 
-def randint(key_set: int, high: Any, size: Any, dtype: Any = int64, *options: Any) -> Tensor:
-    made = randint_low_generator(key_set, 0, high, size, None, dtype, *options)
-    _learn_integers(operators.randint.table, randint, made, (high,), 0)
+def randint(
+    key_set: int, high: Any, size: Any, dtype: Any = int64, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    made = randint_low_generator(key_set, 0, high, size, None, dtype, layout, device, pin_memory)
+    _learn_integers(operators.randint.table, randint, made, (high,), 0, device)
     return made
 
 
 def _learn_integers(
-    table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any
+    table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any, place: Any
 ) -> None:
     """Store the short cuts for a size and bounds, once a call is repeated. bounds: the bounds as
-    they were passed."""
+    they were passed. place: the device argument."""
     shape, high = made._geometry, bounds[-1]
-    is_plain = type(made) is Tensor and made._device is CPU and shape.in_numpy and shape.numel
-    if not is_plain or not all([type(n) is int for n in (low, high)]):
+    if not all([type(n) is int for n in (low, high)]):
+        return
+    if made._device is not CPU:
+        front, write = (*bounds, shape.sizes), partial(_writer, made, "integers", low, high - low)
+        short_cuda.learn(table, kernel, front, made, place, write, int64)
+        return
+    if type(made) is not Tensor or not shape.in_numpy or not shape.numel:
         return
     known = seen(shape, (table.operator.name, bounds))
     if shortcuts.is_due(known, table):

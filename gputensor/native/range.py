@@ -20,15 +20,13 @@ from ..core.number_range import in_64_bits, integer_range
 from ..dispatch import defaults, shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
-from ..iterator.config import NULLARY
-from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing
+from ..structured import arguments, launches, missing
 from ..structured.forms import Kernel
-from ..structured.shortcuts import factories as short_make
+from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.transfer import resize_output
@@ -45,9 +43,8 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
     if out._device is CPU:
         run(getattr(stub.cpu("range"), loop), out._get_array(), *scalars)
         return out
-    config = NULLARY.replace(enforce_linear_iteration=True)
-    plan = build(op, config, ((out._geometry, out._device),), (), default_dtype=None)
-    stub.bind("range", loop, out._device.type, plan)(out._device.index, (out._address(),), scalars)
+    launch = launches.writing(op, "range", loop, out._geometry, out._device)
+    launch(out._device.index, (out._address(),), scalars)
     return out
 
 
@@ -139,23 +136,37 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
-def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None) -> Kernel:
+def repeated(
+    operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None, loop: str = "",
+    scalars: Callable[..., Any] | None = None,
+) -> Kernel:  # fmt: skip
     """Make the kernel of a factory whose first `count` arguments are numbers. Equal numbers give
-    equal results, so the kernel stores short cuts for small results.
+    equal results, so the kernel stores short cuts: on the CPU for small results, on CUDA for a
+    result that one launch of `loop` writes.
 
     of_ints: the result's dtype if all numbers are ints and no dtype is given; None means the
-    default dtype.
+    default dtype. scalars: a function (dtype, *numbers) that returns the scalars of the launch.
     """
 
     def repeated(key_set: int, *args: Any) -> Tensor:
         table = getattr(operators, operator).table
         made: Tensor = kernel(key_set, *args)
-        if type(made) is Tensor and made._device is CPU:
-            numbers = args[:count]
-            unnamed = of_ints if all([isinstance(n, int) for n in numbers]) else None
+        numbers = args[:count]
+        if type(made) is not Tensor or not all([type(n) in NUMBERS for n in numbers]):
+            return made
+        unnamed = of_ints if all([isinstance(n, int) for n in numbers]) else None
+        if made._device is CPU:
             array = _again(operator, made, numbers)
-            if array is not None and all([type(n) in NUMBERS for n in numbers]):
+            if array is not None:
                 short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
+        elif scalars is not None and short_cuda.is_served(made):
+            shape, place = made._geometry, made._device
+
+            def write() -> Any:
+                launch = launches.writing(loop, "range", loop, shape, place)
+                return launches.writer(launch, place, scalars(shape.dtype, *numbers))
+
+            short_cuda.learn(table, repeated, numbers, made, args[count + 2], write, unnamed)
         return made
 
     repeated.__module__ = kernel.__module__  # The module's name is the operator's family.
@@ -191,9 +202,20 @@ def _over_filling() -> Any:
     )
 
 
-arange: Kernel = repeated("arange", _arange_end, 1, dtypes.int64)
-arange_start: Kernel = repeated("arange_start", _arange_start, 2, dtypes.int64)
-arange_start_step: Kernel = repeated("arange_start_step", _arange_step, 3, dtypes.int64)
+def _of_end(of: dtype, end: Any) -> tuple[Any, Any]:
+    return _arange(of, 0, end, 1)[1:]
+
+
+def _of_start(of: dtype, start: Any, end: Any, step: Any = 1) -> tuple[Any, Any]:
+    return _arange(of, start, end, step)[1:]
+
+
+_whole = dtypes.int64
+arange: Kernel = repeated("arange", _arange_end, 1, _whole, "arange", _of_end)
+arange_start: Kernel = repeated("arange_start", _arange_start, 2, _whole, "arange", _of_start)
+arange_start_step: Kernel = repeated(
+    "arange_start_step", _arange_step, 3, _whole, "arange", _of_start
+)
 
 
 def arange_end_out(key_set: int, end: Any, out: Tensor) -> Tensor:
@@ -263,7 +285,11 @@ def _linspace(
     return _launch("linspace", "linspace", made, (start, end, steps))
 
 
-linspace: Kernel = repeated("linspace", _linspace, 3)
+def _of_ends(of: dtype, start: Any, end: Any, steps: int) -> tuple[Any, ...]:
+    return (*_ends(of, start, end, steps), steps)
+
+
+linspace: Kernel = repeated("linspace", _linspace, 3, None, "linspace", _of_ends)
 
 
 def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
@@ -301,8 +327,12 @@ def _square_eye(key_set: int, n: int, *options: Any) -> Tensor:
     return _eye(key_set, n, n, *options)
 
 
-eye: Kernel = repeated("eye", _square_eye, 1)
-eye_m: Kernel = repeated("eye_m", _eye, 2)
+def _columns(of: dtype, *sizes: int) -> tuple[int]:
+    return (sizes[-1],)
+
+
+eye: Kernel = repeated("eye", _square_eye, 1, None, "eye", _columns)
+eye_m: Kernel = repeated("eye_m", _eye, 2, None, "eye", _columns)
 
 
 def eye_n_out(key_set: int, n: int, out: Tensor) -> Tensor:

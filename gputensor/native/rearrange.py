@@ -107,12 +107,18 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """Return a copy with reversed dimensions. Kernels of devices read it with negative strides."""
-    shape = self._geometry
-    is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
+    shape, place, table = self._geometry, self._device, operators.flip.table
+    is_known = type(dims) is tuple and (place is not CPU or copies_are_ours(self._keys))
     # bool is excluded, because True equals 1 as a key.
     is_known = is_known and all([type(d) is int for d in dims])
-    plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
-    if plan is not None:
+    plan: Any = table.plans.get((shape, dims, place)) if is_known else None
+    if plan is not None and place is not CPU:
+        wanted, launch, last = plan
+        made = calls.empty_like(self)
+        if made._geometry is wanted:
+            launch(place.index, (made._address(), self._address() + last))
+            return made
+    elif plan is not None:
         to, index = plan
         made = allocate(to, CPU)
         cpu_copy(made._get_array(), self._get_array()[index])
@@ -132,7 +138,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
         index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
         cpu_copy(made._get_array(), self._get_array()[index])
         if is_known:
-            operators.flip.table.remember((shape, dims), (made._geometry, index))
+            table.remember((shape, dims, place), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
     # Only the plan uses this geometry.
@@ -142,8 +148,10 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
         default_dtype=None,
     )  # fmt: skip
     last = sum((shape.sizes[d] - 1) * shape.stride_bytes[d] for d in chosen)
-    launch = stub.bind("copy", "copy", self._device.type, plan)
-    launch(self._device.index, (made._address(), self._address() + last))
+    launch = stub.bind("copy", "copy", place.type, plan)
+    if is_known:
+        table.remember((shape, dims, place), (made._geometry, launch, last))
+    launch(place.index, (made._address(), self._address() + last))
     return made
 
 

@@ -25,13 +25,14 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms, library
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, cuda_calls as short_calls
 from ..structured.pointwise import Kernel
 
 
-def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
-    """Write the results to `outs`, which may have any layout with self's sizes. Return True if the
-    cached entry was found for the second time, so that a short cut may be stored."""
+def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> Any:
+    """Write the results to `outs`, which may have any layout with self's sizes. Return the loop or
+    the launch if its entry was found for the second time, so that a short cut may be stored.
+    Otherwise return None."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table
@@ -49,7 +50,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
     if was_found and is_fresh:
         table.remember(key, (call, axis, False))
     if given.numel == 0 or device.type == "meta":
-        return False
+        return None
     if device is CPU:
         arrays = [x._get_array() for x in (self, *outs)]
         if not given.ndim:
@@ -57,7 +58,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
         run(call, arrays[0], axis, *arrays[1:])
     else:
         call(device.index, (*[x._address() for x in outs], self._address()))
-    return was_found and is_fresh
+    return call if was_found and is_fresh else None
 
 
 def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
@@ -84,18 +85,22 @@ def functional(operator: Operator, loop: str) -> Kernel:
         table = operator.table
         shape = contiguous_geometry(x._geometry.sizes, x._geometry.dtype)
         made = allocate(shape, x._device)
-        is_second = _scan(operator, loop, x, dim, made)
-        if is_second and x is self and x._device is CPU:
-            _learn(table, kernel, loop, (self, dim, *wanted), shape)
+        found = _scan(operator, loop, x, dim, made)
+        if found is not None and x is self:
+            _learn(table, kernel, (self, dim, *wanted), shape, found)
         return made
 
     return kernel
 
 
-def _learn(table: Table, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry) -> None:
-    """Store a short cut for calls with these arguments."""
-    if shape.ndim:
-        run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
+def _learn(
+    table: Table, kernel: Kernel, args: tuple[Any, ...], shape: Geometry, run: Any
+) -> None:  # fmt: skip
+    """Store a short cut for calls with these arguments. run: the loop or the launch."""
+    if args[0]._device is not CPU:
+        short_calls.learn(table, kernel, args, shape, run, (None,), low_bits=0)
+    elif shape.ndim:
+        axis = args[1] % shape.ndim
         short.learn(table, kernel, args, short.made_by(run, shape, (axis,)))
 
 

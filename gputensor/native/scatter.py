@@ -198,7 +198,9 @@ def _learn(
     first.
     """
     self, index, *values = [x for x in args if isinstance(x, Tensor)]
-    if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):
+    place = self._device
+    is_served = place is CPU or place.type == "cuda" and start is None
+    if not is_served or not index._geometry.numel or not comes_again(table, kernel, args, place):
         return
     at, of = find(self, args[1], index), self._geometry.dtype
     value = values[0] if values else _number(args[3], self)

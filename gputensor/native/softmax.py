@@ -25,7 +25,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, cuda_calls as short_calls
 from ..structured.pointwise import Kernel
 from ..structured.transfer import resize_output
 
@@ -50,7 +50,11 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Store a short cut for calls with these arguments."""
         self.is_fresh = False
-        short.learn(table, kernel, args, short.made_by(self.run, self.geometry, (self.dim,)))
+        if args[0]._device is CPU:
+            short.learn(table, kernel, args, short.made_by(self.run, self.geometry, (self.dim,)))
+            return
+        inputs = tuple([None for x in args if isinstance(x, Tensor)])
+        short_calls.learn(table, kernel, args, self.geometry, self.run, inputs, low_bits=0)
 
     def write(self, out: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         if self.geometry.numel == 0 or out._device.type == "meta":

@@ -15,11 +15,13 @@ from ..core.arguments import exact
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..iterator.broadcast import broadcast_sizes
+from ..dispatch import shortcuts
+from ..dispatch.operator import Table
 from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.shortcuts import views as short_view
+from ..structured.shortcuts import cuda as short_cuda, views as short_view
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, view_kernel
 
 # --- sizes: view, reshape, flatten, unflatten ---------------------------------------------------
@@ -114,6 +116,7 @@ _reshape_alias = view_kernel("_reshape_alias", _reshape_alias_rule)
 
 def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     table, memo = operators.reshape.table, self._geometry.views
+    known: Seen | None = None
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
@@ -131,10 +134,28 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             found = short_view.view(table, wanted, self._keys, (shape,), as_view)
             short_view.leave(table, reshape, (self._geometry, shape), known, self, found)
     if strides is None:
-        return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
+        cloned = calls.clone(self, formats.contiguous_format)
+        made = with_sizes(cloned, sizes)
+        if known is not None and known.short is not table.short:
+            _learn_copy(table, self, shape, known, cloned, made)
+        return made
     if self._geometry.is_contiguous:
         return calls.view(self, sizes)
     return calls._reshape_alias(self, sizes, strides)
+
+
+def _learn_copy(
+    table: Table, self: Tensor, shape: Any, known: Seen, cloned: Tensor, made: Tensor
+) -> None:
+    """Store the short cut of a reshape on CUDA that copies its operand by one launch."""
+    if self._keys is not short_cuda.CUDA_KEYS or type(made) is not Tensor:
+        return
+    key = (cloned._geometry, self._geometry, self._device, self._device)
+    launch = getattr(operators.copy_.table.plans.get(key), "launch", None)
+    if launch is not None:
+        found = short_cuda.copied(self._geometry, self._device, made._geometry, launch, (shape,))
+        shortcuts.learn(table, reshape, (self._geometry, shape), found, self._device)
+    known.short = table.short
 
 
 def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -146,7 +167,8 @@ def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any
 
 
 jumps(reshape, lambda: (
-    (operators.view, CPU_CALL, view), (operators._reshape_alias, CPU_CALL, _reshape_alias)
+    (operators.view, CPU_CALL, view), (operators._reshape_alias, CPU_CALL, _reshape_alias),
+    (operators.clone, CPU_CALL, "copy.clone"), (operators._unsafe_view, CPU_CALL, _unsafe_view),
 ))  # fmt: skip
 
 

@@ -32,6 +32,11 @@ def _mask(condition: Any) -> Tensor:
     raise errors.wrong_dtype("where", "condition", "be a bool tensor", condition)
 
 
+def mixed_entry(operator: Operator, out: Tensor | None, inputs: tuple[Any, ...]) -> Any:
+    """Return the entry of `where` or, with `out`, of its out form, for operands of one device."""
+    return pointwise.find_entry(operator.table, _RULE, _RULE.loop, out, inputs)
+
+
 def _check_numbers(entry: Any, self: Any, other: Any) -> None:
     for arg, value in (("self", self), ("other", other)):
         if type(value) in NUMBERS:

@@ -140,17 +140,25 @@ class Walk:
             self.numel *= n
 
 
-def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: bool) -> None:
+def launch_of(family: str, loop: str, places: Places, value: Geometry, *, reads: bool) -> Any:
+    """Return the launch of a loop of the family gather or scatter. value: the geometry of the
+    result or of the values."""
     target = places.target
     place, table = target._device, operators.gather.table
     key = (
-        family, loop, places.op, target._geometry, value._geometry, place, tuple(places.led),
+        family, loop, places.op, target._geometry, value, place, tuple(places.led),
         places.begin, places.sizes, places.wraps, *[i._geometry for i in places.indices],
     )  # fmt: skip
     launch = table.plans.get(key)
     if launch is None:
-        walk = Walk(places.op, places, value._geometry, reads=reads)
+        walk = Walk(places.op, places, value, reads=reads)
         launch = table.remember(key, stub.bind(family, loop, place.type, walk))
+    return launch
+
+
+def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: bool) -> None:
+    target, place = places.target, places.target._device
+    launch = launch_of(family, loop, places, value._geometry, reads=reads)
     first, second = (value, target) if reads else (target, value)
     launch(
         place.index, (first._address(), second._address(), *[i._address() for i in places.indices])

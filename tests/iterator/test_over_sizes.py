@@ -11,7 +11,14 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
 from gputensor.dispatch import dispatcher
+from gputensor.kernels.cuda.copy_launch import Copy
+from gputensor.kernels.cuda.launch import Launch
 from gputensor.kernels.cuda.pointwise_launch import ByAddress, Scaled
+from gputensor.kernels.cuda.random_launch import Random
+from gputensor.kernels.cuda.range_launch import Range
+from gputensor.native import copy as copies
+from gputensor.native.copy import _OnDevice
+from gputensor.structured import launches
 from gputensor.structured.pointwise import CpuEntry, DeviceEntry
 from tests.cuda.support import requires_emulator
 from tests.harness import tier
@@ -133,17 +140,37 @@ def launched(launch, at):
     return launch.entry, launch.defines, launch.grid, launch.block, given
 
 
+def row_of(y, n=1):
+    """Return elements of y as a tensor of the last n sizes of y."""
+    sizes = y.shape[-n:]
+    return y.flatten()[: sizes.numel()].view(sizes)
+
+
+ROWS = {
+    "x + row": lambda x, y: x + row_of(y),
+    "row * x": lambda x, y: row_of(y) * x,
+    "row / rows": lambda x, y: row_of(y) / x.expand(3, *x.shape).contiguous(),
+    "x < plane": lambda x, y: x.expand(3, *x.shape).contiguous() < row_of(y, 2),
+    "x.sub_(row)": lambda x, y: x.sub_(row_of(y)),
+    "lerp": lambda x, y: x.lerp(row_of(y), 0.25),
+    "where": lambda x, y: gt.where(x > 0, x, row_of(y)),
+    "addcmul": lambda x, y: gt.addcmul(x, row_of(y), row_of(x), value=2),
+    "two rows": lambda x, y: gt.addcmul(x, row_of(y), row_of(x, 2), value=2),
+}
+
+
 @requires_emulator
-@pytest.mark.parametrize("name", tier.pick(["add.Tensor", "lt.Tensor"], list(CALLS)))
+@pytest.mark.parametrize(
+    "name", tier.pick(["add.Tensor", "lt.Tensor", "x + row", "where"], [*CALLS, *ROWS])
+)
 def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch):
     """Sizes below and above the threshold of specialised kernels, and addresses that are not
     aligned."""
-    call = CALLS[name]
+    call = CALLS.get(name) or ROWS[name]
     relaid = []
-    over_sizes = DeviceEntry.over_sizes
-    monkeypatch.setattr(
-        DeviceEntry, "over_sizes", lambda *args: relaid.append(args) or over_sizes(*args)
-    )
+    method = "over_sizes" if name in CALLS else "over_rows"
+    over = getattr(DeviceEntry, method)
+    monkeypatch.setattr(DeviceEntry, method, lambda *args: relaid.append(args) or over(*args))
 
     def made(sizes, first, second, at):
         x, y = (operand(sizes, d, k, "cuda", at) for k, d in enumerate((first, second)))
@@ -155,7 +182,10 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
     dtypes = (float32, int64, bfloat16)
     for first, second in {(a, b) for a in dtypes for b in (a, float32)}:
         forget()
-        cases = [(sizes, at) for sizes in ((2, 3), (1,), (100, 91), (1, 5)) for at in (0, 1)]
+        shapes = ((2, 3), (1,), (100, 91), (1, 5))
+        if name in ROWS:
+            shapes = ((2, 3), (100, 91), (1, 5), (5, 1), (2, 3, 4), (130, 257))
+        cases = [(sizes, at) for sizes in shapes for at in (0, 1)]
         known = [made(sizes, first, second, at) for sizes, at in cases]
         for (sizes, at), (results, found) in zip(cases, known):
             forget()
@@ -164,7 +194,73 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
             for key in built:
                 before, after = found[key], built[key]
                 if before.geometry.sizes == sizes:
-                    assert before.plan.shape == after.plan.shape
+                    for field in ("shape", "stride_bytes", "dtypes", "can_use_32bit"):
+                        assert getattr(before.plan, field) == getattr(after.plan, field)
                     low = at * 4 % 16
                     assert launched(before.launch, low) == launched(after.launch, low), (key, at)
-    assert relaid or name == "abs"
+    assert relaid or name in ("abs", "two rows")
+
+
+COPIES = {
+    "clone": lambda x: x.clone(),
+    "to half": lambda x: x.to(float16),
+    "to float": lambda x: x.to(float32),
+    "copy_": lambda x: x.copy_(gt.zeros(x.shape, device="cuda")),
+    "arange": lambda x: gt.arange(x.numel(), device="cuda"),
+    "arange f": lambda x: gt.arange(0.0, x.numel(), dtype=x.dtype, device="cuda"),
+    "full": lambda x: gt.full(x.shape, 1, dtype=x.dtype, device="cuda"),
+    "eye": lambda x: gt.eye(*x.shape[-2:], dtype=x.dtype, device="cuda"),
+    "rand": lambda x: gt.manual_seed(3) and gt.rand(x.shape, device="cuda"),
+}
+
+
+def moving():
+    """Return the launches of copies and of factories, by their keys."""
+    found = {}
+    for name in ("copy_", "fill_.Scalar"):
+        for key, plan in dispatcher.find(f"aten::{name}").table.plans.items():
+            if callable(key[0]):  # a model for other sizes
+                continue
+            launch = plan.launch if type(plan) is _OnDevice else plan
+            if type(launch) is Copy:
+                layout = launch.layout
+                of = layout.shape, layout.stride_bytes, layout.dtypes, launch.op
+            elif type(launch) is Range:
+                of = launch.shape, launch.strides, repr(launch.whole)
+            elif isinstance(launch, Launch) and not isinstance(launch, Random):
+                of = launched(launch, 0)
+            else:
+                of = repr(launch) if isinstance(launch, Random) else type(launch)
+            found[name, key] = of
+    return found
+
+
+@requires_emulator
+@pytest.mark.parametrize("name", tier.pick(["to half", "arange"], list(COPIES)))
+def test_copies_and_factories_over_other_sizes_are_those_that_are_planned(name, monkeypatch):
+    def made(sizes, element):
+        found = COPIES[name](operand(sizes, element, 1, "cuda"))
+        return found.shape, found.stride(), found.cpu()._get_array().tobytes(), moving()
+
+    builds = []
+    for module in (copies, launches):
+        monkeypatch.setattr(
+            module, "build",
+            lambda *of, build=module.build, **more: builds.append(of) or build(*of, **more),
+        )  # fmt: skip
+    sizes = ((2, 3), (1, 5), (130, 257), (0, 2), (4, 4))
+    if name != "eye":
+        sizes += ((1,), (700,), ())
+    for element in (float32, int64, bfloat16):
+        forget()
+        builds.clear()
+        known = [made(each, element) for each in sizes]
+        derived = len(builds)
+        builds.clear()
+        for each, (*results, found) in zip(sizes, known):
+            forget()
+            *again, built = made(each, element)
+            assert again == results, (each, element)
+            same = [found.get(key, of) == of for key, of in built.items()]
+            assert all(same), (each, element)
+        assert derived < len(builds) or name == "to float" and element is float32

@@ -261,6 +261,10 @@ def Tensor___sub__(self, other):
 def Tensor___rsub__(self, other):
     try:
         try:
+            short = op_sub_Tensor.table.short.get((
+                type(other) if type(other) in NUMBERS else other._geometry, self._geometry))
+            if short is not None and (made := short(other, self)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._operand('sub', other, False)) is None:
@@ -662,6 +666,10 @@ def Tensor___truediv__(self, other):
 def Tensor___rtruediv__(self, other):
     try:
         try:
+            short = op_div_Tensor.table.short.get((
+                type(other) if type(other) in NUMBERS else other._geometry, self._geometry))
+            if short is not None and (made := short(other, self)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._operand('div', other, False)) is None:
@@ -1349,6 +1357,10 @@ def Tensor___mod__(self, other):
 def Tensor___rmod__(self, other):
     try:
         try:
+            short = op_remainder_Tensor.table.short.get((
+                type(other) if type(other) in NUMBERS else other._geometry, self._geometry))
+            if short is not None and (made := short(other, self)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._operand('remainder', other, False)) is None:
@@ -2561,6 +2573,10 @@ def Tensor___lshift__(self, other):
 def Tensor___rlshift__(self, other):
     try:
         try:
+            short = op_bitwise_left_shift_Tensor.table.short.get((
+                type(other) if type(other) in NUMBERS else other._geometry, self._geometry))
+            if short is not None and (made := short(other, self)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._operand('bitwise_left_shift', other, False)) is None:
@@ -2701,6 +2717,10 @@ def Tensor___rshift__(self, other):
 def Tensor___rrshift__(self, other):
     try:
         try:
+            short = op_bitwise_right_shift_Tensor.table.short.get((
+                type(other) if type(other) in NUMBERS else other._geometry, self._geometry))
+            if short is not None and (made := short(other, self)) is not None:
+                return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
             if (other := self._operand('bitwise_right_shift', other, False)) is None:

@@ -14,7 +14,7 @@ from .division import divider
 from .launch import Operands
 from .softmax_launch import PER_LANE
 
-_HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
+_POINTERS, _ALONG, _WALK = Struct("<4Q").pack, Struct("<q").pack, Struct("<8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -57,12 +57,13 @@ class ArgReduce(launch.SegmentedRows):
         self.op, self.along = op, along
         is_adjacent = not kept or along <= walks[2][0]
         super().__init__(op, of, count, kept, walks, is_adjacent, PER_LANE)
+        self.tail = self._tail(count, count, 1)
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, *rest, x = operands
         values = rest[0] if rest else 0
         if self.segments == 1:
-            self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
+            self.queue(device_index, _POINTERS(out, values, x, 0) + self.tail, 1)
             return
         # The workspace may be freed when this function returns, because its memory is reused only
         # by later work on the same stream.
@@ -75,9 +76,11 @@ class ArgReduce(launch.SegmentedRows):
         self, device_index: int, out: int, values: int, x: int, given: int, count: int,
         per_segment: int, segments: int,
     ) -> None:  # fmt: skip
-        walk = walk_of(self, count, per_segment, segments)
-        params = _HEAD(out, values, x, given, self.along) + walk + self.dims
-        self.queue(device_index, params, segments)
+        tail = self._tail(count, per_segment, segments)
+        self.queue(device_index, _POINTERS(out, values, x, given) + tail, segments)
+
+    def _tail(self, count: int, per_segment: int, segments: int) -> bytes:
+        return _ALONG(self.along) + walk_of(self, count, per_segment, segments) + self.dims
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:

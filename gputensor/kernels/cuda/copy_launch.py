@@ -17,7 +17,7 @@ from ...core import errors
 from ...core.dtype import dtype
 from ...core.geometry import Sizes
 from ...runtime.device_limits import Limits
-from . import copy_plan, copy_score as score, launch, module, variants
+from . import copy_plan, copy_score as score, launch, module, pointwise_launch, variants
 from .copy_pack_plan import (
     INNER_DIMS, OUTER_DIMS, Pack, buffer_bytes, outer, run_table, size_of, tiles,
 )  # fmt: skip
@@ -68,9 +68,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
         for of in layout.dtypes[:2]:
             if of.is_complex:
                 raise errors.no_cuda_kernel(op, of)
-    elif numel * max(d.itemsize for d in layout.dtypes) < score.SMALL_BYTES:
-        from . import pointwise_launch
-
+    elif numel * max([d.itemsize for d in layout.dtypes]) < score.SMALL_BYTES:
         return pointwise_launch.bind(family, op, layout)
     return Copy(op, layout)
 

@@ -28,6 +28,8 @@ ADJACENT = 32
 # that fills any GPU. If rows give fewer blocks, they are divided into segments. Both are constants,
 # so that the order of a sum is the same on all GPUs.
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
+# The maximum number of grids for which a launch keeps a function.
+_MOST_RUNS = 64
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
 # The maximum number of elements of a launch; larger layouts are split. The number is below 2^31, so
@@ -105,24 +107,37 @@ class Launch:
         run = self.runs.get(device_index) or self.load(device_index)
         if not self.packers:
             return run, packed_behind(self.n_pointers, self.tail), self.tail
-        if self.single is not None and self.single[0] == self.n_pointers - 1 == 2:
+        if self.single is not None and self.n_pointers == 3 and self.single[0] > 0:
             return run, self.packed_with_number(self.single), self.single[3]
         return run, self.pack_all, b""
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> Straight:
+        """Return the parts of the launch with these numbers: see the function `numbered` below."""
+        run = self.runs.get(device_index) or self.load(device_index)
+        given = tuple([0 if x is None else x for x in operands])
+        tail = self.pack(given, scalars)[8 * self.n_pointers :]
+        # The pointer of a number is 0.
+        pointers = "".join(["Q" if x is None else "8x" for x in operands])
+        return run, Struct(f"<{pointers}{len(tail)}s").pack, tail
 
     def pack_all(self, *given: Any) -> bytes:
         *operands, _ = given
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """Return a function that packs two pointers, and a number as the third operand."""
-        _, packer, before, after = single
+        """Return a function that packs two pointers, and a number as the second or third
+        operand."""
+        source, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
 
         def packed(out: int, x: int, number: Any, tail: bytes) -> bytes:
             return pack(out, x, 0, before, packer(number), tail)
 
-        return packed
+        def packed_first(out: int, number: Any, x: int, tail: bytes) -> bytes:
+            return pack(out, 0, x, before, packer(number), tail)
+
+        return packed if source == 2 else packed_first
 
     def load(self, device_index: int) -> Callable[[bytes], None]:
         function = module.function(self.family, self.entry, self.defines, device_index)
@@ -160,23 +175,31 @@ class EmptyLaunch:
 
 class Queued:
     """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
-    variant. functions: the loaded functions, by device and entry."""
+    variant. runs: functions that launch it, by device, entry and number of blocks."""
 
-    __slots__ = ("defines", "functions")
+    __slots__ = ("defines", "runs")
 
     def __init__(self, defines: dict[str, str]) -> None:
         self.defines: dict[str, str] = defines
-        self.functions: dict[tuple[int, str], Any] = {}
+        self.runs: dict[tuple[int, str, int], Callable[[bytes], None]] = {}
 
     def launch(
         self, device_index: int, family: str, entry: str, blocks: int, params: bytes
     ) -> None:
-        cuda, function = chosen(), self.functions.get((device_index, entry))
-        if function is None:
-            function = module.function(family, entry, self.defines, device_index)
-            self.functions[device_index, entry] = function
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (blocks, 1, 1), (THREADS, 1, 1), 0, stream, params)
+        run = self.runs.get((device_index, entry, blocks)) or self.load(
+            device_index, family, entry, blocks
+        )
+        run(params)
+
+    def load(
+        self, device_index: int, family: str, entry: str, blocks: int
+    ) -> Callable[[bytes], None]:
+        function = module.function(family, entry, self.defines, device_index)
+        run: Callable[[bytes], None] = chosen().launcher(function, (blocks, 1, 1), (THREADS, 1, 1))
+        if len(self.runs) >= _MOST_RUNS:
+            self.runs.clear()
+        self.runs[device_index, entry, blocks] = run
+        return run
 
 
 class SegmentedRows(Queued):
@@ -190,9 +213,10 @@ class SegmentedRows(Queued):
 
     __slots__ = (
         "rows", "count", "dims", "lane_bits", "slot_bits", "is_adjacent", "groups", "segments",
-        "per_segment", "ndim",
+        "per_segment", "ndim", "tail",
     )  # fmt: skip
     family: ClassVar[str]
+    tail: bytes  # The parameters after the pointers, for a launch of one segment per row.
 
     def __init__(
         self, op: str, of: Any, count: int, rows: Sizes, walks: list[Sizes], is_adjacent: bool,
@@ -210,6 +234,16 @@ class SegmentedRows(Queued):
         segments = max(1, min(count // PER_SEGMENT, MOST_BLOCKS // self.groups))
         self.per_segment: int = -(-count // segments)
         self.segments = -(-count // self.per_segment)
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> Straight | None:
+        """Return the parts of a launch that needs no workspace: see the function `numbered`."""
+        if self.segments > 1:
+            return None
+        # The pointers are those of the results, of which the second may be missing, of the input,
+        # and of the missing workspace.
+        pack = Struct(f"<Q{'Q' if len(operands) > 2 else '8x'}Q8x{len(self.tail)}s").pack
+        run = self.load(device_index, self.family, f"{self.family}_strided", self.groups)
+        return run, pack, self.tail
 
     def queue(self, device_index: int, params: bytes, segments: int) -> None:
         """Launch the kernel once, with this number of segments per row."""
@@ -231,6 +265,24 @@ def whole(launch: Any, device_index: int) -> Straight:
     """Return the parts of a launch that packs its operands itself. Then `run` is the whole
     launch."""
     return partial(launch, device_index), _operands, ()
+
+
+def numbered(
+    launch: Any, device_index: int, operands: Operands, scalars: Operands = ()
+) -> Straight:
+    """Return the parts of a launch over aligned tensors whose numbers are the same in each call, so
+    that they are packed only once. operands: the numbers, and None for each tensor."""
+    in_parts = getattr(launch, "numbered", None)
+    found: Straight | None = in_parts and in_parts(device_index, operands, scalars)
+    if found is not None:
+        return found
+
+    def run(addresses: Operands) -> None:
+        left = iter(addresses)
+        given = tuple([next(left) if x is None else x for x in operands])
+        launch(device_index, given, scalars)
+
+    return run, _operands, ()
 
 
 def _operands(*given: Any) -> Operands:
@@ -307,12 +359,14 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
     """Make the launches over a layout. `one(sizes, elements before the part)` makes one launch: for
     the whole layout, or for each part if there are several."""
+    if product(shape) <= MAX_NUMEL:
+        return one(shape, 0)
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])
         parts.append((offsets, one(sizes, before)))
         before += product(sizes)
-    return parts[0][1] if len(parts) == 1 else SplitLaunch(parts)
+    return SplitLaunch(parts)
 
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
@@ -336,6 +390,15 @@ def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
     """Pack a layout as an array of `dimension` structs, padded to `dims` entries."""
-    one = Struct(f"<4I{len(strides)}q")
-    packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]
-    return b"".join(packed).ljust(dims * one.size, b"\0")
+    values: list[int] = []
+    for d, n in enumerate(shape):
+        values += divider(n)
+        values += [s[d] for s in strides]
+    return _dims(len(strides), len(shape), dims)(*values)
+
+
+@cache
+def _dims(operands: int, count: int, dims: int) -> Callable[..., bytes]:
+    one = f"4I{operands}q"
+    padding = max(dims - count, 0) * Struct(f"<{one}").size
+    return Struct(f"<{one * count}{padding}x").pack

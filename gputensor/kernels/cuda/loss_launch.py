@@ -28,7 +28,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 class NllLoss:
     """The launches over one layout; sums of more than PER_BLOCK rows need two."""
 
-    __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks")
+    __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks", "runs")
     op: str
     layout: Any
     scalar: Any
@@ -38,6 +38,7 @@ class NllLoss:
 
     def __init__(self, op: str, layout: Any) -> None:
         self.op, self.layout, self.scalar = op, layout, layout.dtypes[0].short
+        self.runs: dict[tuple[int, str], Any] = {}
         self.blocks: int = max(launch.blocks_for(layout.rows, PER_BLOCK), 1)
         if op == "nll_loss_backward":
             self.entry = "ELEMENTS"
@@ -69,9 +70,13 @@ class NllLoss:
         )  # fmt: skip
 
     def _launch(self, device_index: int, layout: str, blocks: int, params: bytes) -> None:
-        cuda = runtime.cuda()
+        run = self.runs.get((device_index, layout)) or self._load(device_index, layout, blocks)
+        run(params)
+
+    def _load(self, device_index: int, layout: str, blocks: int) -> Any:
         op = self.op if layout == "ELEMENTS" else "nll_loss"
         defines = variants.define(op, self.scalar, layout)
         function = module.function(self.family, f"loss_{layout.lower()}", defines, device_index)
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (blocks, 1, 1), (THREADS, 1, 1), 0, stream, params)
+        run = runtime.cuda().launcher(function, (blocks, 1, 1), (THREADS, 1, 1))
+        self.runs[device_index, layout] = run
+        return run

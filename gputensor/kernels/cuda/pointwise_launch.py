@@ -13,6 +13,7 @@ alignment.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -20,6 +21,7 @@ from ...core import errors
 from ...core.dtype import bool_, dtype
 from ...core.geometry import Sizes
 from . import launch, numbers, pointwise_plan, variants
+from .copy_score import SMALL_BYTES
 from .division import divider
 from .launch import Operands
 
@@ -62,10 +64,18 @@ class Scaled:
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         if not scalars or scalars[0] == 1:
             self.plain(device_index, operands)
-            return
-        if self.scaled is None:
-            self.scaled = _bind("binary", self.op + "_alpha", self.layout)
-        self.scaled(device_index, operands, scalars)
+        else:
+            (self.scaled or self._scaled())(device_index, operands, scalars)
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> launch.Straight:
+        """Return the parts of the launch with this alpha: see launch.numbered."""
+        if not scalars or scalars[0] == 1:
+            return launch.numbered(self.plain, device_index, operands)
+        return launch.numbered(self.scaled or self._scaled(), device_index, operands, scalars)
+
+    def _scaled(self) -> Any:
+        self.scaled = _bind("binary", self.op + "_alpha", self.layout)
+        return self.scaled
 
     def __getattr__(self, name: str) -> Any:
         # Read attributes such as entry, defines, grid and block from the plain kernel.
@@ -101,8 +111,10 @@ class Contiguous(launch.Launch):
 
     def over(self, layout: Any) -> Any:
         """Return the launch over a layout that differs only in its number of elements. Return None
-        if that layout needs several launches."""
+        if that layout needs several launches, or a copy of its size has kernels of its own."""
         if layout.numel > launch.MAX_NUMEL:
+            return None
+        if self.family == "copy" and layout.numel * layout.dtypes[0].itemsize >= SMALL_BYTES:
             return None
         made = Contiguous(
             self.family, self.op, self.defines, self.n_pointers, self.values, self.packers,
@@ -174,7 +186,7 @@ def _by_address(
         all_lows = [0] * len(strides)
         for k, low in zip(pointers, lows):
             all_lows[k] = low
-        walk = pointwise_plan.Walk(shape, strides, sizes, all_lows)
+        walk = pointwise_plan.Walk(shape, list(strides), sizes, all_lows)
         plan = None if is_contiguous and not any(lows) else pointwise_plan.choose(walk)
         return one if plan is None else planned(family, op, layout, walk, plan)
 
@@ -267,64 +279,99 @@ def _types(
 
 def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
     """Return the launch over one part of the layout."""
-    # sub_alpha computes self + (-alpha) * other.
-    functor = "add_alpha" if op == "sub_alpha" else op
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
-    if family not in _MOVING:
-        if not variants.has(family, functor, common):
-            raise errors.no_cuda_kernel(op, common)
-        layout_name, scalar = _computed(family, functor, common, dtypes, shape, strides)
-    else:
-        layout_name, scalar = _moved(family, common, dtypes, shape, strides)
-    packers = packers_of(family, op, layout_name, scalar, common, strides)
-    values = [numbers.EMPTY] * sum(slots(family, op))
-    numel, given = launch.product(shape), 0
-    for slot, source, _ in packers:
-        given |= 1 << slot if source >= 0 else 0
-    if layout_name == "CONTIGUOUS":
-        packs = launch.UNARY_PACKS if len(strides) < 3 else launch.BINARY_PACKS
-        each = launch.PACK_BYTES // _itemsize(scalar) * packs
-        defines = variants.define(functor, scalar, layout_name)
-        return Contiguous(family, op, defines, len(strides), values, packers, numel, each, given)
+    numbers_at = tuple([k for k, s in enumerate(strides) if s is None])
+    kind = _kind(family, op, common, dtypes, numbers_at, _is_dense(dtypes, shape, strides))
+    numel = launch.product(shape)
+    if kind.layout == "CONTIGUOUS":
+        return Contiguous(
+            family, op, kind.defines(0), len(strides), kind.values, kind.packers, numel,
+            kind.per_thread, kind.given,
+        )  # fmt: skip
     each, dims = launch.STRIDED_UNROLL, launch.dims_for(op, shape)
-    defines = variants.define(functor, scalar, layout_name, dims)
-    codes = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
     walks = [s or (0,) * len(shape) for s in strides]
-    head = _CODES(numel, len(shape), common.code, given, *codes)
-    tail = head + launch.pack_dims(shape, walks, dims)
+    head = _CODES(numel, len(shape), common.code, kind.given, *kind.codes)
     threads = launch.threads_for(numel, each)
     return launch.Launch(
-        family, f"{family}_{layout_name.lower()}", defines,
-        launch.blocks_for(numel, threads * each), threads, len(strides), values, packers, tail,
+        family, kind.entry, kind.defines(dims), launch.blocks_for(numel, threads * each), threads,
+        len(strides), kind.values, kind.packers, head + launch.pack_dims(shape, walks, dims),
     )  # fmt: skip
 
 
+class Kind:
+    """The part of a launch that does not depend on sizes and strides.
+
+    layout, entry: the kernel. values, packers: as in launch.Launch. given: the mask of the value
+    slots that numbers among the operands fill. codes: the dtypes' codes. per_thread: the number of
+    elements of a thread of the contiguous kernel.
+    """
+
+    __slots__ = (
+        "layout", "entry", "values", "packers", "given", "codes", "per_thread", "functor",
+        "scalar", "by_dims",
+    )  # fmt: skip
+
+    def __init__(
+        self, family: str, op: str, common: dtype, dtypes: tuple[dtype, ...],
+        numbers_at: tuple[int, ...], is_dense: bool,
+    ) -> None:  # fmt: skip
+        # sub_alpha computes self + (-alpha) * other.
+        self.functor: str = "add_alpha" if op == "sub_alpha" else op
+        if family not in _MOVING:
+            if not variants.has(family, self.functor, common):
+                raise errors.no_cuda_kernel(op, common)
+            found = _computed(family, self.functor, common, dtypes, is_dense)
+        else:
+            found = _moved(family, common, dtypes, 1 in numbers_at, is_dense)
+        self.layout, self.scalar = found
+        self.entry: str = f"{family}_{self.layout.lower()}"
+        strides = [None if k in numbers_at else () for k in range(len(dtypes))]
+        self.packers = packers_of(family, op, self.layout, self.scalar, common, strides)
+        self.values: list[bytes] = [numbers.EMPTY] * sum(slots(family, op))
+        self.given: int = sum([1 << slot for slot, source, _ in self.packers if source >= 0])
+        self.codes: list[int] = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
+        packs = launch.UNARY_PACKS if len(dtypes) < 3 else launch.BINARY_PACKS
+        self.per_thread: int = launch.PACK_BYTES // _itemsize(self.scalar) * packs
+        self.by_dims: dict[int, variants.Defines] = {}
+
+    def defines(self, dims: int) -> variants.Defines:
+        """Return the defines of the variant for up to `dims` dimensions, or of the contiguous
+        variant."""
+        found = self.by_dims.get(dims)
+        if found is None:
+            found = variants.define(self.functor, self.scalar, self.layout, dims)
+            self.by_dims[dims] = found
+        return found
+
+
+_kind = lru_cache(maxsize=1 << 11)(Kind)
+
+
 def _computed(
-    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
+    family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], is_dense: bool
 ) -> tuple[str, str]:
     """Return the layout and the scalar type of the kernel for an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
-    if same and variants.has_contiguous(family, op, common) and _is_dense(dtypes, shape, strides):
+    if same and is_dense and variants.has_contiguous(family, op, common):
         return "CONTIGUOUS", variants.contiguous_scalar(family, op, common)
     return "STRIDED", variants.arithmetic(common)
 
 
 def _moved(
-    family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
+    family: str, common: dtype, dtypes: tuple[dtype, ...], is_number: bool, is_dense: bool
 ) -> tuple[str, str]:
     """Return the layout and the scalar type of the kernel for an operator that only moves or casts
-    elements."""
+    elements. is_number: the condition of `where` is a number."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
-        assert dtypes[1].itemsize == 1 or strides[1] is None, dtypes
+        assert dtypes[1].itemsize == 1 or is_number, dtypes
     if any(d is not values[0] for d in values):
         if family == "copy":
             return "CAST", "f32"
         return "CAST", variants.arithmetic(common) if common.category < 2 else "c128"
-    layout = "CONTIGUOUS" if _is_dense(dtypes, shape, strides) else "STRIDED"
-    return layout, variants.word(values[0])
+    return "CONTIGUOUS" if is_dense else "STRIDED", variants.word(values[0])
 
 
 def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bool:

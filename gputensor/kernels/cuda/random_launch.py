@@ -3,6 +3,7 @@ row-major index."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -13,6 +14,7 @@ from .launch import Operands
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
 _BY_PLACE = (1).to_bytes(4, "little")
+_WORD = (1 << 64) - 1  # Counters wrap around, as in numbers.pair.
 _COUNTED = ("bernoulli", "integers")  # These distributions have integer parameters.
 
 
@@ -64,3 +66,18 @@ class Random(launch.Launch):
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail
         return packed
+
+    def drawing(self, device_index: int, first: Any, second: Any) -> Callable[[int, int, int], Any]:
+        """Return a function (address, seed, counter) that launches with these two parameters, which
+        are packed only once."""
+        run = self.runs.get(device_index) or self.load(device_index)
+        tail = self.values[1] + self.packers[0][2](first, second) + self.tail
+        pack = Struct(f"<3Q{len(tail)}s").pack
+
+        def draw(address: int, seed: int, counter: int) -> None:
+            if type(seed) is int:
+                run(pack(address, seed, counter & _WORD, tail))
+            else:
+                self(device_index, (address,), (seed, counter, first, second))
+
+        return draw

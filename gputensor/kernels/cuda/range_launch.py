@@ -44,12 +44,18 @@ class Range:
         self.floating: Any = None
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
-        if not any(type(x) is float for x in scalars):
-            self.whole(device_index, operands, scalars)
-            return
+        self._of(scalars)(device_index, operands, scalars)
+
+    def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> launch.Straight:
+        """Return the parts of the launch with these scalars: see launch.numbered."""
+        return launch.numbered(self._of(scalars), device_index, operands, scalars)
+
+    def _of(self, scalars: Operands) -> Any:
+        if not any([type(x) is float for x in scalars]):
+            return self.whole
         if self.floating is None:
             self.floating = self._bind(has_floats=True)
-        self.floating(device_index, operands, scalars)
+        return self.floating
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)

@@ -38,6 +38,7 @@ class Scan(launch.SegmentedRows):
         self.along: tuple[int, int, int] = (along[0], along[1] if len(along) > 2 else 0, along[-1])
         is_adjacent = not rows or along[-1] <= strides[-1][0]
         super().__init__(op, of, count, rows, three, is_adjacent, ITEMS)
+        self.tail = self._tail(False)
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, *places, x = operands
@@ -55,8 +56,11 @@ class Scan(launch.SegmentedRows):
     def _launch(
         self, device_index: int, pointers: tuple[int, ...], totals: int, writes_totals: bool
     ) -> None:
-        params = _POINTERS(*pointers, totals) + _PARAMS(
+        tail = self._tail(True) if writes_totals else self.tail
+        self.queue(device_index, _POINTERS(*pointers, totals) + tail, self.segments)
+
+    def _tail(self, writes_totals: bool) -> bytes:
+        return _PARAMS(
             *self.along, self.rows, self.count, self.per_segment, self.lane_bits, self.slot_bits,
             self.is_adjacent, writes_totals, self.ndim, *divider(self.segments),
         ) + self.dims  # fmt: skip
-        self.queue(device_index, params, self.segments)

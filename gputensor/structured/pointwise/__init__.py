@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 from numpy import ufunc
@@ -29,7 +30,7 @@ from ...dispatch import defaults
 from ...dispatch.operator import Operator, Table
 from ...iterator import overlap, parallel
 from ...iterator.operands import RESIZE
-from ...iterator.plan import Plan, build, over_sizes
+from ...iterator.plan import Plan, build, over_rows, over_sizes
 from ...kernels import stub
 from ...kernels.cpu.pointwise import of_many, through_complex64
 from ...kernels.cpu.quiet import again, enter, run
@@ -256,6 +257,7 @@ class DeviceEntry:
 
     __slots__ = (
         "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
+        "seen",
     )  # fmt: skip
     numpy_allocates = False
 
@@ -267,6 +269,7 @@ class DeviceEntry:
         self.has_numbers: bool = any([type(x) in NUMBERS for x in inputs])
         self.last_beside: Any = ((), ())
         self.is_fresh: bool = True
+        self.seen: Any = None
 
     def over_sizes(self, sizes: Sizes) -> DeviceEntry:
         """Return the entry for operands that differ only in their sizes: see `_likeness`."""
@@ -277,8 +280,15 @@ class DeviceEntry:
         over = getattr(self.launch, "over", None)
         launch = over(plan) if over is not None else None
         entry.launch = launch or stub.bind(self.rule.family, self.rule.loop, plan.device.type, plan)
-        entry.last_beside, entry.is_fresh = ((), ()), True
+        entry.last_beside, entry.is_fresh, entry.seen = ((), ()), True, None
         return entry
+
+    def over_rows(self, sizes: Sizes, inner: int) -> DeviceEntry:
+        """Return the entry for operands of other sizes: see `_likeness_of_rows`."""
+        plan = over_rows(self.plan, sizes, inner)
+        made = DeviceEntry(self.rule, self.name, plan, ())
+        made.has_numbers = self.has_numbers
+        return made
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
         """Return a new tensor to which the launch writes."""
@@ -343,6 +353,9 @@ def make_entry(
     model = table.plans.get(alike) if sizes else None
     if model is not None:
         return table.remember(key, model.over_sizes(sizes))
+    whole, alike_rows, inner = ((), (), 0) if sizes else _likeness_of_rows(rule, loop, out, inputs)
+    if inner and (model := table.plans.get(alike_rows)) is not None:
+        return table.remember(key, model.over_rows(whole, inner))
     plan = _build(table.operator.short_name, rule, out, inputs)
     if plan.common_dtype.is_float8:
         find = partial(find_entry, table, rule, loop, None)
@@ -350,8 +363,8 @@ def make_entry(
         return table.remember(key, wide.WideEntry(plan, has_numbers, find))
     kind = CpuEntry if plan.device is CPU else DeviceEntry
     entry = table.remember(key, kind(rule, loop, plan, inputs))
-    if sizes:
-        table.remember(alike, entry)
+    if sizes or inner:
+        table.remember(alike if sizes else alike_rows, entry)
     return entry
 
 
@@ -384,6 +397,39 @@ def _likeness(
             return (), ()
         alike.append(shape.dtype)
     return (sizes, tuple(alike)) if sizes and 0 not in sizes else ((), ())
+
+
+def _likeness_of_rows(
+    rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> tuple[Sizes, tuple[Any, ...], int]:
+    """Return, for row-major operands on a device other than the CPU of which some are rows that
+    repeat: the sizes of the others, a key of all their other properties, as in `_likeness`, and the
+    number of elements of a row. For other operands, return 0 for this number.
+    """
+    none: tuple[Sizes, tuple[Any, ...], int] = ((), (), 0)
+    shapes = [x._geometry for x in inputs if type(x) not in NUMBERS]
+    device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
+    if device is CPU or rule.like_input or out is not None and out is not inputs[0]:
+        return none
+    sizes: Sizes = max([x.sizes for x in shapes], key=len)
+    if 1 in sizes or 0 in sizes:
+        return none
+    alike: list[Any] = [_likeness_of_rows, loop, out is None, device]
+    row: Sizes = ()
+    for x in inputs:
+        if type(x) in NUMBERS:
+            alike.append(type(x))
+            continue
+        shape = x._geometry
+        own = shape.sizes
+        if not (shape.is_row_major and own and x._device is device) or shape.dtype.is_float8:
+            return none
+        if own != sizes:
+            if sizes[-len(own) :] != own or row and row != own:
+                return none
+            row = own
+        alike += [shape.dtype, own == sizes]
+    return (sizes, tuple(alike), prod(row)) if row else none
 
 
 def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:

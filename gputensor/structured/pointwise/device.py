@@ -88,15 +88,19 @@ def binary(
                 raise AttributeError
         # A meta tensor, a number as the first operand, or a CPU scalar beside a device's tensor.
         except AttributeError:
-            if alpha is ONE:
-                return errors.plainly(general, key_set, self, other)
-            return errors.plainly(scaled, key_set, self, other, alpha)
+            if alpha is not ONE:
+                return errors.plainly(scaled, key_set, self, other, alpha)
+            if type(self) in NUMBERS:
+                return errors.plainly(turned, key_set, self, other)
+            return errors.plainly(general, key_set, self, other)
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
             if _has_float8(self, other):
                 return general(key_set, self, other)
             entry = pointwise.make_entry(table, rule, loop, None, (self, other), key)
+        elif params:
+            short_cuda.learn_scaled(table, kernel, key, entry, alpha, is_inplace=False)
         elif entry.is_fresh:
             short_cuda.learn(table, kernel, key, entry)
         if params:
@@ -104,6 +108,26 @@ def binary(
         out = allocate(entry.geometry, device)
         if entry.geometry.numel:
             entry.launch(device.index, (out._storage._data.ptr, a, b), params)
+        return out
+
+    def turned(key_set: int, self: Any, other: Any) -> Tensor:
+        """Do the work of `kernel` for a number as the first operand."""
+        shape, device = other._geometry, other._device
+        storage = other._storage
+        data = None if storage is None else storage._data
+        if data is None or shape.dtype.is_float8 or device.type != "cuda":
+            return general(key_set, self, other)
+        b = data.ptr + other._offset * shape.dtype.itemsize
+        key = (type(self), shape, device, b & 15)
+        table = operator.table
+        entry = table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(table, rule, loop, None, (self, other), key)
+        elif entry.is_fresh:
+            short_cuda.learn_turned(table, kernel, key, entry)
+        out = allocate(entry.geometry, device)
+        if shape.numel:
+            entry.launch(device.index, (out._storage._data.ptr, self, b))
         return out
 
     return kernel
@@ -149,6 +173,8 @@ def binary_inplace(
             if _has_float8(self, other):
                 return write(self, (self, other))
             entry = pointwise.make_entry(table, rule, loop, self, (self, other), key)
+        elif params:
+            short_cuda.learn_scaled(table, kernel, key, entry, alpha, is_inplace=True)
         elif entry.is_fresh:
             short_cuda.learn_inplace(table, kernel, key, entry)
         if params:

@@ -20,12 +20,12 @@ from ...core.arguments import are_equal, number_in
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.dtype_rules import RULES
-from ...dispatch.operator import Operator, Table
+from ...dispatch.operator import Operator
 from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
 from ...tensor.tensor import Tensor
 from .. import pointwise
-from ..shortcuts import computed as short
-from . import Kernel, Rule
+from ..shortcuts import computed as short, cuda_calls as short_calls
+from . import CpuEntry, DeviceEntry, Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) returns the params in the form that loops take.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
@@ -86,8 +86,12 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         table = operator.table
         entry = pointwise.find_entry(table, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
-        if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.of_entry)
+        if kernel is not None and _is_due(entry):
+            if entry.plan.device is CPU:
+                short.learn(table, kernel, args, short.of_entry(entry, inputs, beside))
+            else:
+                geometry, launch = entry.geometry, entry.launch
+                short_calls.learn(table, kernel, args, geometry, launch, inputs, beside)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -97,16 +101,16 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
     return made
 
 
-def _learn(
-    table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
-    inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
-) -> None:  # fmt: skip
-    """Store a short cut if the last call had the same params."""
+def _is_due(entry: Any) -> bool:
+    """Return True if the last call had the same params, and this entry has no short cut yet."""
+    if type(entry) is not CpuEntry and type(entry) is not DeviceEntry:
+        return False
     if entry.seen is not entry.last_beside:
         entry.seen, entry.is_fresh = entry.last_beside, True
-    elif entry.is_fresh:
-        entry.is_fresh = False
-        short.learn(table, kernel, args, make(entry, inputs, beside))
+        return False
+    is_fresh: bool = entry.is_fresh
+    entry.is_fresh = False
+    return is_fresh
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
@@ -159,8 +163,11 @@ def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, p
         entry = pointwise.find_entry(table, rule, rule.loop, out, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         found = write(out, inputs, beside)
-        if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.of_entry_inplace)
+        if kernel is not None and _is_due(entry):
+            if entry.plan.device is CPU:
+                short.learn(table, kernel, args, short.of_entry_inplace(entry, inputs, beside))
+            else:
+                short_calls.learn_inplace(table, kernel, args, entry.launch, inputs, beside)
         return found
 
     return checked_write

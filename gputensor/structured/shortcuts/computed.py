@@ -18,7 +18,7 @@ from numpy import empty, may_share_memory
 
 from ..._generated import short_forms as forms
 from ...core.arguments import NUMBERS, are_equal
-from ...core.device import CPU
+from ...core.device import CPU, device
 from ...core.dtype import dtype
 from ...core.geometry import Geometry
 from ...dispatch import shortcuts
@@ -73,13 +73,14 @@ def fits(entry: Any) -> bool:
 
 def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
-    unsaid: tuple[Any, ...] = (),
+    unsaid: tuple[Any, ...] = (), at: device = CPU,
 ) -> None:  # fmt: skip
     """Store the short cut that a maker returns, for calls with these arguments: tensors first, then
-    numbers and params. unsaid: the arguments after these, which calls of the short cut omit."""
+    numbers and params. unsaid: the arguments after these, which calls of the short cut omit. at:
+    the device for which the maker is."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
-    is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
+    is_here = count and table.learners.get(at.type) is kernel and args[0]._device is at
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
@@ -96,16 +97,18 @@ def learn(
         kernel,
         key,
         lambda before: make(count, params, before, around(table, (*params, *unsaid))),
+        at,
     )
 
 
 def store(
-    table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
-) -> None:
-    """Store a short cut under its key. make(earlier short cut) returns the new short cut, or None.
-    For other params, the new short cut calls the earlier one.
+    table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any],
+    at: device = CPU,
+) -> None:  # fmt: skip
+    """Store a short cut under its key, for operands on the device `at`. make(earlier short cut)
+    returns the new short cut, or None. For other params, the new short cut calls the earlier one.
     """
-    before: Any = shortcuts.left(table, key)
+    before: Any = shortcuts.left(table, key, at)
     depth = 0 if before is None else getattr(before, "depth", 1)
     if depth == _LONGEST:
         before, depth = None, 0
@@ -113,7 +116,7 @@ def store(
     if found is not None:
         if depth:
             found.depth = depth + 1
-        shortcuts.learn(table, kernel, key, found)
+        shortcuts.learn(table, kernel, key, found, at)
 
 
 def long_way(*args: Any) -> None:
@@ -122,12 +125,12 @@ def long_way(*args: Any) -> None:
 
 def learn_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
-    unsaid: tuple[Any, ...] = (),
+    unsaid: tuple[Any, ...] = (), at: device = CPU,
 ) -> None:  # fmt: skip
     """Like `learn`, for a kernel without plans. The short cut is stored if an earlier call had
     these arguments. table: as in `shortcuts.learn`."""
-    if make is not None and comes_again(table, kernel, args):
-        learn(table, kernel, args, make, unsaid)
+    if make is not None and comes_again(table, kernel, args, at):
+        learn(table, kernel, args, make, unsaid, at)
 
 
 def learn_forward(
@@ -137,9 +140,10 @@ def learn_forward(
     """Store a short cut for a composite kernel that calls one other operator, with the kernel's
     operand and `behind`. The short cut calls the other operator's short cut. `kernel` declares this
     call by `jumps`."""
-    inner = shortcuts.left(to, args[0]._geometry)
+    place = args[0]._device
+    inner = shortcuts.left(to, args[0]._geometry, place)
     if inner is not None and all(map(is_kept, behind)):
-        learn_again(table, kernel, args, _forwarding(inner, behind))
+        learn_again(table, kernel, args, _forwarding(inner, behind), at=place)
 
 
 def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
@@ -157,15 +161,17 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
     return make
 
 
-def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Return True if an earlier call had equal arguments (plain tensors and immutable params) and
-    stored no short cut."""
-    if table.learners.get("cpu") is not kernel:
+def comes_again(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: device = CPU
+) -> bool:
+    """Return True if an earlier call had equal arguments (plain tensors on the device `at`, and
+    immutable params) and stored no short cut."""
+    if table.learners.get(at.type) is not kernel:
         return False
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
     if not all([type(x) is Geometry or is_kept(x) for x in parts]):
         return False
-    key = (comes_again, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
+    key = (comes_again, at, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
     known: Seen | None = table.plans.get(key)
     if known is None:
         table.remember(key, Seen(None))

@@ -14,6 +14,7 @@ from numpy import empty
 
 from ..._generated import short_forms as forms
 from ...core.arguments import are_equal
+from ...core.device import CPU
 from ...core.dtype import int64
 from ...dispatch import shortcuts
 from ...dispatch.operator import Table
@@ -23,7 +24,9 @@ from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor
-from ..indexed import Places
+from .. import launches
+from ..indexed import Places, launch_of
+from . import cuda_calls, cuda_factories
 from .computed import Around, comes_again, is_beside, only_plain, store
 
 _now = state.get
@@ -39,6 +42,9 @@ def learn_read(
     """
     shape = made._geometry
     is_direct = _is_direct(at, args[0]) and any([x is at.indices[0] for x in args])
+    if is_direct and made._device is not CPU:
+        _learn_read_on_cuda(table, kernel, args, at, made)
+        return
     if not (is_direct and shape.nbytes and shape.in_numpy) or not comes_again(table, kernel, args):
         return
     (place,), params = _places(args)
@@ -72,6 +78,14 @@ def learn_read(
     store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
 
 
+def _learn_read_on_cuda(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: Places, made: Tensor
+) -> None:
+    if comes_again(table, kernel, args, made._device):
+        launch = launch_of("gather", "gather", at, made._geometry, reads=True)
+        cuda_calls.learn(table, kernel, args, made._geometry, launch, (None, None), low_bits=0)
+
+
 def learn_write(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
     value: Tensor, start: Tensor | None = None,
@@ -82,6 +96,9 @@ def learn_write(
     tensor. start: a number that is written to the elements first.
     """
     places, params = _places(args)
+    if args[0]._device is not CPU:
+        _learn_write_on_cuda(table, kernel, args, loop, at, value)
+        return
     loops, walk = stub.cpu("scatter"), (at.led, at.begin, at.wraps)
     into, first = getattr(loops, loop), loops.scatter
     number = value._get_array() if len(places) == 1 else None
@@ -115,6 +132,24 @@ def learn_write(
         return short
 
     store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
+
+
+def _learn_write_on_cuda(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
+    value: Tensor,
+) -> None:  # fmt: skip
+    tensors = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
+    if not _is_direct(at, args[0]) or args[tensors[1]] is not at.indices[0]:
+        return
+    of, launch = value._geometry, launch_of("scatter", loop, at, value._geometry, reads=False)
+    fresh, order = None, (tensors[-1], tensors[1])
+    if len(tensors) == 2:  # Each call writes the number to a new 0-d tensor, which the loop reads.
+        fill = launches.writing("fill_", "fill", "fill", of, value._device)
+        write = launches.writer(fill, value._device, (args[3],))
+        fresh, order = cuda_factories.maker(of, value._device, write), (cuda_calls.FRESH, order[1])
+    cuda_calls.learn_inplace(
+        table, kernel, args, launch, (None, None), low_bits=0, order=order, fresh=fresh
+    )
 
 
 def learn_put(

@@ -1,5 +1,5 @@
-"""Short cuts of the CPU calls `cat` and `stack`, which join a list of tensors: see Note [Short
-cuts] in dispatch. A short cut's key contains the geometries of all tensors."""
+"""Short cuts of `cat` and `stack`, which join a list of tensors: see Note [Short cuts] in dispatch.
+A short cut's key contains the geometries of all tensors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from ...dispatch import shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, in_block
 from ...dispatch.tls import BELOW, FUSING, PLAIN, state
-from ...tensor.make import CPU_KEYS, from_array
+from ...kernels.cuda.launch import straight
+from ...tensor.make import CPU_KEYS, from_array, is_plain
 from ...tensor.tensor import Tensor
 from .computed import Around, comes_again, only_plain
+from .cuda import CUDA_KEYS, allocating
 
 _now = state.get
 
@@ -54,3 +56,51 @@ def learn(
 
 def _only_plain(tensors: Any) -> Any:
     return only_plain(*tensors)
+
+
+def is_due_on_cuda(
+    table: Table, kernel: Callable[..., Any], tensors: list[Tensor], dim: int, made: Tensor
+) -> bool:
+    """Return True if a call on CUDA is repeated and has no short cut yet."""
+    if type(dim) is not int or not made._geometry.numel or not shortcuts.is_plain_thread():
+        return False
+    if not all([type(x) is Tensor and x._keys is CUDA_KEYS for x in tensors]):
+        return False
+    return comes_again(table, kernel, (*tensors, dim), made._device)
+
+
+def learn_on_cuda(
+    table: Table, kernel: Callable[..., Any], tensors: list[Tensor], dim: int, shape: Geometry,
+    given: list[int], copies: list[tuple[int, Any]],
+) -> None:  # fmt: skip
+    """Store the short cut of a call that copies each tensor by one launch.
+
+    shape: the geometry of the result. given: the positions of the copied tensors. copies: for each
+    of them, the offset of its part of the result, and the launch.
+    """
+    if any([launch is None for _, launch in copies]):
+        return
+    device, size = tensors[0]._device, shape.dtype.itemsize
+    steps = [
+        (n, offset * size, *straight(launch, device.index or 0))
+        for n, (offset, launch) in zip(given, copies)
+    ]
+    make = allocating(shape, device)
+
+    def short(tensors: Any) -> Any:
+        if _now() is not PLAIN:
+            return None
+        addresses = []
+        for x in tensors:
+            if x._keys is not CUDA_KEYS or x._device is not device:
+                return None
+            if x._autograd is not None and not is_plain(x):
+                return None
+            addresses.append(x._storage._data.ptr + x._offset * x._geometry.dtype.itemsize)
+        tensor = make()
+        start = tensor._storage._data.ptr
+        for n, offset, run, pack, tail in steps:
+            run(pack(start + offset, addresses[n], tail))
+        return tensor
+
+    shortcuts.learn(table, kernel, (*[x._geometry for x in tensors], dim), short, device)

@@ -19,8 +19,13 @@ from ...core.arguments import NUMBERS, ONE
 from ...core.dtype import FLOATING
 from ...dispatch import shortcuts
 from ...dispatch.operator import Table
-from ...dispatch.shortcuts import FUSED, ShortCut
-from .computed import around, fits
+from ...dispatch.shortcuts import FUSED, LONG, ShortCut
+from ...dispatch.tls import BELOW, PLAIN, state
+from ...kernels.cpu.quiet import again, enter
+from ...tensor.make import CPU_KEYS, from_array
+from .computed import Around, around, fits
+
+_now = state.get
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -29,22 +34,51 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     if not fits(entry):
         return
     loop, geometry, values = entry.loop, entry.geometry, len(key) if type(key) is tuple else 1
+    behind = (ONE,) * (len(table.operator.schema.arguments) - values)
     make: Callable[..., ShortCut]
     if values == 1:
         make = forms.unary
     elif isinstance(key[0], type):
+        if entry.numpy_allocates:
+            found = _number_first(loop, geometry, around(table, behind))
+            shortcuts.learn(table, kernel, key, found)
         return
     else:
         make = forms.with_number if isinstance(key[1], type) else forms.binary
     if not entry.numpy_allocates:
         loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
-    behind = (ONE,) * (len(table.operator.schema.arguments) - values)
     recorded = (*around(table, behind), _fused(table, key, behind))
     if make is forms.with_number and (element := _element(entry.loop, key)) is not None:
         found = forms.with_element(loop, geometry, recorded, element)
     else:
         found = make(loop, geometry, recorded)
     shortcuts.learn(table, kernel, key, found)
+
+
+def _number_first(loop: Any, geometry: Any, recorded: Around) -> ShortCut:
+    """Return the short cut (number, tensor) -> the loop's result."""
+    begin, finish = recorded
+
+    def short(self: Any, other: Any) -> Any:
+        now, node = _now(), None
+        if other._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+            return None
+        if other._autograd is not None and now is not BELOW:
+            if (node := begin(self, other)) is LONG:
+                return None
+        x = other._array
+        if x is None:
+            x = other._get_array()
+        try:
+            array = enter(loop, self, x)
+        except RuntimeError as error:
+            array = again(error, loop, self, x)
+        except OverflowError:
+            return None  # The full call names the number that is too large.
+        tensor = from_array(array, geometry)
+        return tensor if node is None else finish(tensor, node)
+
+    return short
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:

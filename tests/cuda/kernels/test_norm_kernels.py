@@ -165,7 +165,7 @@ def test_launches(
 def test_a_chain_has_the_bits_of_the_kernel(
     of: dtype, count: int, request: pytest.FixtureRequest
 ) -> None:
-    """A chain composes layer norm of f32 and f64 only, whose sums the kernel adds like reduce.cu."""
+    """A chain composes layer norm of f32 and f64, whose sums the kernel adds like reduce.cu."""
     w = gt.randn(count).to(of).cuda()
 
     def normal(x: Any) -> Any:

@@ -69,6 +69,8 @@ def learnt(call: Callable[[], Any], name: str) -> int:
     [
         (lambda a: a + a, "add.Tensor"),
         (lambda a: a + 1, "add.Tensor"),
+        (lambda a: 1 - a, "sub.Tensor"),
+        (lambda a: 2.5 / a, "div.Tensor"),
         (lambda a: gt.add(a, a), "add.Tensor"),
         (lambda a: a.mul(2.5), "mul.Tensor"),
         (lambda a: a.exp(), "exp"),
@@ -437,6 +439,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a + b": lambda a, b: a + b,
     "a + 2": lambda a, b: a + 2,
     "2 + a": lambda a, b: 2 + a,
+    "2 - a": lambda a, b: 2 - a,
+    "2.5 / a": lambda a, b: 2.5 / a,
+    "grad of 1 / a": lambda a, b: gt.autograd.grad((1 / a - (3 - b)).sum(), a),
     "add(a, b)": lambda a, b: gt.add(a, b),
     "add(a, b, alpha=2)": lambda a, b: gt.add(a, b, alpha=2),
     "add(a, b, alpha=0.5)": lambda a, b: gt.add(a, b, alpha=0.5),

@@ -12,6 +12,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.dispatch import dispatcher
+from gputensor.dispatch.shortcuts import BELOW_CUDA, CUDA
 
 from ...cuda.support import requires_emulator
 from ...harness import tier
@@ -141,6 +142,241 @@ def test_what_a_copy_jumps_over_takes_it_away(turned_on: None, name: str, key: s
     assert seen == [name] and learnt(lambda: x.contiguous(), "contiguous")
 
 
+FACTORIES = [
+    (lambda at: gt.arange(64, device=at), "arange"),
+    (lambda at: gt.arange(0, 1, 0.125, device=at), "arange.start_step"),
+    (lambda at: gt.arange(2, 9, device=at, dtype=gt.int16), "arange.start"),
+    (lambda at: gt.linspace(0, 1, 5, device=at), "linspace"),
+    (lambda at: gt.eye(3, device=at), "eye"), (lambda at: gt.eye(2, 3, device=at), "eye.m"),
+    (lambda at: gt.zeros(2, 3, device=at), "zeros"), (lambda at: gt.ones(5, device=at), "ones"),
+    (lambda at: gt.full((2, 3), 2.5, device=at), "full"),
+    (lambda at: gt.full((3,), True, device=at), "full"),
+    (lambda at: gt.zeros_like(gt.empty(3, device=at)), "zeros_like"),
+    (lambda at: gt.ones_like(gt.empty(3, device=at)), "ones_like"),
+    (lambda at: gt.rand(2, 3, device=at), "rand"), (lambda at: gt.randn(7, device=at), "randn"),
+    (lambda at: gt.rand_like(gt.empty(3, device=at)), "rand_like"),
+    (lambda at: gt.randint(9, (5,), device=at), "randint"),
+    (lambda at: gt.randint(-3, 9, (5,), device=at), "randint.low"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, name", FACTORIES)
+def test_a_repeated_factory_builds_nothing(
+    turned_on: None, monkeypatch: pytest.MonkeyPatch, call: Any, name: str
+) -> None:
+    gt.manual_seed(3)
+    wanted = [call("cpu") for _ in range(6)]
+    gt.manual_seed(3)
+    made = [call("cuda") for _ in range(2)]
+    assert taken(name)
+    for module in ("iterator.plan", "structured.launches"):
+        monkeypatch.setattr(f"gputensor.{module}.build", None)
+    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
+    made += [call("cuda") for _ in range(4)]
+    for x, y in zip(made, wanted):
+        assert x.flatten().tolist() == pytest.approx(y.flatten().tolist())
+        assert x.dtype is y.dtype and x._version == 0
+        assert x.device.type == "cuda" and x.stride() == y.stride()
+
+
+def test_factories_tell_equal_numbers_apart(turned_on: None) -> None:
+    for value in (1, True, 1.0, 0, False, 0.0, -0.0) * 3:
+        x, y = gt.full((2,), value, device="cuda"), gt.full((2,), value)
+        assert x.dtype is y.dtype and str(x.tolist()) == str(y.tolist())
+    for end in (2, 2.0) * 3:
+        assert gt.arange(end, device="cuda").dtype is gt.arange(end).dtype
+    for size in ((1,), (True,), (1.0,)) * 2:
+        if type(size[0]) is int:
+            assert gt.ones(size, device="cuda").shape == (1,)
+        else:
+            with pytest.raises((TypeError, gt.GpuTensorError)):
+                gt.ones(size, device="cuda")
+
+
+def test_factories_follow_the_default_dtype_and_the_current_device(turned_on: None) -> None:
+    for _ in range(3):
+        assert gt.rand(3, device="cuda").dtype is gt.float32
+        gt.set_default_dtype(gt.float64)
+        try:
+            assert gt.rand(3, device="cuda").dtype is gt.linspace(0, 1, 3, device="cuda").dtype
+            assert gt.rand(3, device="cuda").dtype is gt.float64
+        finally:
+            gt.set_default_dtype(gt.float32)
+        with gt.inference_mode():
+            assert gt.arange(3, device="cuda").is_inference()
+        if gt.cuda.device_count() > 1:
+            with gt.cuda.device(1):
+                assert gt.arange(3, device="cuda").device.index == 1
+        assert gt.arange(3, device="cuda").device.index == 0
+
+
+def test_the_position_of_a_stream_wraps_around(turned_on: None) -> None:
+    from gputensor.structured.generator import default_generator
+
+    generator = default_generator(gt.device("cuda:0"))
+    for _ in range(4):
+        drawn = []
+        for fill in (lambda: gt.rand(6, device="cuda"), lambda: ones(6).uniform_()):
+            generator.set_state((7, (1 << 64) - 1))
+            drawn.append([fill().tolist() for _ in range(2)])
+        assert drawn[0] == drawn[1]
+
+
+def test_a_graph_draws_new_numbers_and_fills_again(turned_on: None) -> None:
+    def step() -> Any:
+        drawn = gt.rand(5, device="cuda"), gt.randint(100, (4,), device="cuda")
+        return (*drawn, gt.arange(3, device="cuda"), gt.full((2,), 2.5, device="cuda"))
+
+    for _ in range(4):
+        step()
+    graph = gt.cuda.CUDAGraph()
+    gt.manual_seed(5)
+    with gt.cuda.graph(graph):
+        made = step()
+    found = []
+    for _ in range(3):
+        for x in made[2:]:
+            x.zero_()
+        graph.replay()
+        found.append([x.tolist() for x in made])
+    gt.manual_seed(5)
+    assert found == [[x.tolist() for x in step()] for _ in range(3)]
+
+
+def picked(x: Any) -> Any:
+    return gt.tensor([2, 0, 1]).to(x.device)
+
+
+# call(x, y) with x, y of (3, 4), the operator, and the number of launches
+LAUNCHED = [
+    (lambda x, y: 1 - x, "sub.Tensor", 1), (lambda x, y: 2.5 / y, "div.Tensor", 1),
+    (lambda x, y: gt.add(x, y, alpha=0.5), "add.Tensor", 1),
+    (lambda x, y: x.sub_(y, alpha=0.5), "sub_.Tensor", 1),
+    (lambda x, y: gt.where(x > y, x, y), "where.self", 2),
+    (lambda x, y: gt.where(x > y, 0.5, y), "where.self", 2),
+    (lambda x, y: x.clamp(1, 7), "clamp", 1), (lambda x, y: x.clamp(max=3), "clamp", 1),
+    (lambda x, y: x.clamp_(1, 7), "clamp_", 1),
+    (lambda x, y: x.lerp_(y, 0.25), "lerp_.Tensor", 1),
+    (lambda x, y: gt.addcmul(x, y, y, value=0.5), "addcmul", 1),
+    (lambda x, y: x.addcdiv_(y, y, value=-0.5), "addcdiv_", 1),
+    (lambda x, y: gt.nn.functional.leaky_relu(x - 5, 0.1), "leaky_relu", 2),
+    (lambda x, y: x.masked_fill(x > y, 0.5), "masked_fill.Scalar", 2),
+    (lambda x, y: x.masked_fill(x[0] > y[0], 7), "masked_fill.Scalar", 2),
+    (lambda x, y: x.masked_fill_(x > y, 0.5), "masked_fill_.Scalar", 2),
+    (lambda x, y: x.__setitem__(x > y, 2), "masked_fill_.Scalar", 2),
+    (lambda x, y: x.gather(0, picked(x)[:, None]), "gather", 1),
+    (lambda x, y: x.index_select(0, picked(x)), "index_select", 1),
+    (lambda x, y: x.scatter_(0, picked(x)[:, None], y[:, :1]), "scatter_.src", 1),
+    (lambda x, y: x.scatter_(0, picked(x)[:, None], 0.5), "scatter_.value", 2),
+    (lambda x, y: x.scatter(0, picked(x)[:, None], 0.5), "scatter_.value", 3),
+    (lambda x, y: x.index_add_(0, picked(x), y), "index_add_", 1),
+    (lambda x, y: gt.cat([x, y, x]), "cat", 3), (lambda x, y: gt.cat([x, y], 1), "cat", 2),
+    (lambda x, y: gt.cat([x, gt.empty(0, device=x.device), y]), "cat", 2),
+    (lambda x, y: gt.stack([x, y], -1), "stack", 2), (lambda x, y: gt.stack([x, y]), "stack", 2),
+    (lambda x, y: (x / 9).softmax(-1), "softmax.int", 2),
+    (lambda x, y: (x / 9).log_softmax(0), "log_softmax.int", 2),
+    (lambda x, y: x.argmax(-1), "argmax", 1), (lambda x, y: y.argmin(0, True), "argmin", 1),
+    (lambda x, y: x.cumsum(0), "cumsum", 1), (lambda x, y: x.cumprod(-1), "cumprod", 1),
+    (lambda x, y: x.to(gt.float16), "to.dtype", 1), (lambda x, y: x.double(), "to.dtype", 1),
+    (lambda x, y: x.t().to(gt.float16), "to.dtype", 1),
+    (lambda x, y: x.t().reshape(2, 6), "reshape", 1),
+    (lambda x, y: x.t().reshape(-1), "reshape", 1),
+]  # fmt: skip
+
+# calls without a short cut
+KEPT = [
+    (lambda x, y: gt.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), 2),
+    (lambda x, y: gt.nn.functional.pad(x, (1, -2)), 2),
+    (lambda x, y: gt.nn.functional.pad(y.t(), (1, 0)), 2),
+    (lambda x, y: x.flip(0), 1), (lambda x, y: gt.flip(x, (0, 1)), 1),
+    (lambda x, y: gt.nn.functional.nll_loss(x, picked(x)), 1),
+    (lambda x, y: gt.nn.functional.nll_loss(x, picked(x), y[0], reduction="none"), 1),
+    (lambda x, y: gt.nn.functional.cross_entropy(x / 9, picked(x), reduction="sum"), 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, count", KEPT)
+def test_a_repeated_call_builds_nothing(
+    turned_on: None, monkeypatch: pytest.MonkeyPatch, call: Any, count: int
+) -> None:
+    launches = prepared(monkeypatch, call, "")
+    made = [call(*operands("cuda", n)) for n in range(3, 6)]
+    assert launches() == count * len(made)
+    for n, x in enumerate(made, 3):
+        wanted = call(*operands("cpu", n))
+        assert x.flatten().tolist() == pytest.approx(wanted.flatten().tolist())
+        assert x.stride() == wanted.stride() and x.dtype is wanted.dtype
+
+
+def operands(at: str, more: int) -> Any:
+    x = (gt.arange(12.0) + more).view(3, 4).to(at)
+    return x, (gt.arange(12.0) * 2 - 3).view(3, 4).to(at)
+
+
+def prepared(
+    monkeypatch: pytest.MonkeyPatch, call: Any, name: str, times: int = 4
+) -> Callable[[], int]:
+    """Repeat a call on CUDA, and let plans fail from then on. Return a function that returns the
+    number of launches since then."""
+    from gputensor.runtime.cuda_emulator import kernels
+
+    picks = [picked(x) for x in (gt.ones(1), ones(1))]
+    monkeypatch.setitem(globals(), "picked", lambda x: picks[x.device.type == "cuda"])
+    for n in range(times):
+        call(*operands("cuda", n))
+    assert not name or taken(name)
+    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
+    launches, launch = [], kernels.launch
+    monkeypatch.setattr(kernels, "launch", lambda *of: launches.append(of) or launch(*of))
+    return lambda: len(launches)
+
+
+@pytest.mark.parametrize("call, name, count", LAUNCHED)
+def test_a_repeated_call_builds_nothing_and_launches_once(
+    turned_on: None, monkeypatch: pytest.MonkeyPatch, call: Any, name: str, count: int
+) -> None:
+    given = [operands("cuda", n) for n in range(8)]
+    launches = prepared(monkeypatch, call, name)
+    table = dispatcher.find(f"aten::{name}").table
+    table[CUDA] = table[BELOW_CUDA] = None  # The call may not pass the table.
+    try:
+        made = [call(x, y) for x, y in given[4:]]
+    finally:
+        del table[CUDA], table[BELOW_CUDA]
+    assert launches() == count * len(made)
+    for n, x in enumerate(made, 4):
+        on_cpu = operands("cpu", n)
+        wanted, found = call(*on_cpu), x if x is not None else given[n][0]
+        wanted = on_cpu[0] if wanted is None else wanted
+        assert found.cpu().flatten().tolist() == pytest.approx(wanted.flatten().tolist())
+        assert found.stride() == wanted.stride() and found._version == wanted._version
+        assert found.dtype is wanted.dtype
+
+
+def test_other_numbers_have_other_launches(turned_on: None) -> None:
+    x, y = gt.arange(12.0).view(3, 4).to("cuda"), gt.arange(12.0).view(3, 4)
+    for value in (1, 2.5, True, 1, 1.0, 0.0, -0.0, 3, 4, 5, 6, float("inf"), 1) * 3:
+        for call in (
+            lambda a, v=value: a.masked_fill(a > 3, v), lambda a, v=value: a.clamp(v, 9),
+            lambda a, v=value: gt.where(a > 3, a, v),
+            lambda a, v=value: gt.nn.functional.leaky_relu(a, v),
+            lambda a, v=value: gt.addcmul(a, a, a, value=v),
+        ):  # fmt: skip
+            assert str(call(x).tolist()) == str(call(y).tolist())
+
+
+def test_operands_may_change_places(turned_on: None) -> None:
+    a, b = gt.tensor([True, False, True]), gt.tensor([False, False, True])
+    for _ in range(4):
+        assert a.to("cuda").masked_fill(b.to("cuda"), False).tolist() == [True, False, False]
+        x = a.to("cuda")
+        assert x.masked_fill(x, False).tolist() == [False] * 3
+        assert gt.where(x, x, x).tolist() == a.tolist()
+        assert gt.where(b.to("cuda"), a.to("cuda"), x).tolist() == a.tolist()
+        y = ones(3)
+        assert y.addcmul_(y, y).tolist() == [2] * 3
+
+
 def test_other_dims_and_dtypes_are_other_reductions(turned_on: None) -> None:
     x, y = gt.arange(6.0).view(2, 3).to("cuda"), gt.arange(6.0).view(2, 3)
     for _ in range(4):
@@ -215,22 +451,48 @@ def test_memory_is_counted_as_ever(turned_on: None) -> None:
 # --- random programs ------------------------------------------------------------------------------
 
 
+def order(x: Any) -> Any:
+    return gt.tensor([2, 0, 1]).to(x.device)
+
+
 class OnCuda(Program):
     backend = "CUDA"
     calls = {
         name: CALLS[name]
         for name in (
-            "a + b", "a + 2", "2 + a", "add(a, b, alpha=2)", "a.mul(b)", "a * 1.5", "exp(a)",
+            "a + b", "a + 2", "2 + a", "2 - a", "2.5 / a", "add(a, b, alpha=2)",
+            "add(a, b, alpha=0.5)", "a.sub(b, alpha=1e300)", "a.add_(b, alpha=0.5)",
+            "a.add_(b, alpha=1e300)", "a.sub_(b, alpha=inf)", "step", "grad of 1 / a",
+            "a.mul(b)", "a * 1.5", "exp(a)",
             "a < b", "a < 1", "a.add_(b)", "a += 1", "a.neg_()", "a.sum()", "a.sum(0)",
             "a.sum((0,), True)", "a.sum([0])", "sum(a, dtype=f64)", "a.mean(-1)", "a.any()",
+            "where(a < b, a, b)", "where(a < b, a, 0.5)", "a.clamp(0, 2)", "a.clamp(max=1.5)",
+            "lerp(a, b, 0.25)", "addcmul(a, b, b, value=3)", "gelu(a)", "a.clamp_(0, 2)",
+            "a.lerp_(b, 0.5)", "a.addcmul_(b, b)", "step by another",
         )
     } | {
+        "a.masked_fill(a < b, 2)": lambda a, b: a.masked_fill(a < b, 2),
+        "a.masked_fill_(b > 1, 0.5)": lambda a, b: a.masked_fill_(b > 1, 0.5),
+        "a.masked_fill_(a, 1)": lambda a, b: a.masked_fill_(a, 1),
+        "a.gather(0, order)": lambda a, b: a.gather(0, order(a)),
+        "a.index_select(0, order)": lambda a, b: a.index_select(0, order(a)),
+        "a.scatter(0, order, b)": lambda a, b: a.scatter(0, order(a), b),
+        "a.scatter_(0, order, 3)": lambda a, b: a.scatter_(0, order(a), 3),
+        "a.t().reshape": lambda a, b: a.expand(3, 4).t().reshape(12),
+        "pad": lambda a, b: gt.nn.functional.pad(a, (1, 2), value=2),
+        "a.flip(0)": lambda a, b: a.flip(0),
+        "cat": lambda a, b: gt.cat([a, b]), "stack": lambda a, b: gt.stack([a, b, a], -1),
         "a.clone()": lambda a, b: a.clone(),
         "a.expand(3, 4).t().contiguous()": lambda a, b: a.expand(3, 4).t().contiguous(),
         "empty(2)": lambda a, b: gt.empty((2,), device="cuda").shape,
         "empty(2, device=a.device)": lambda a, b: gt.empty((2,), device=a.device).device,
     }  # fmt: skip
-    operators = (*OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format")
+    operators = (
+        *OPERATORS, "clone", "contiguous", "copy_", "empty_like", "empty.memory_format",
+        "where.self", "clamp", "lerp_.Tensor", "masked_fill.Scalar", "masked_fill_.Scalar",
+        "where.self_out", "gather", "scatter_.value", "scalar_tensor", "slice.Tensor", "cat",
+        "reshape", "_unsafe_view", "constant_pad_nd", "flip",
+    )  # fmt: skip
 
     def __init__(self, seed: int, steps: int) -> None:
         super().__init__(seed, steps)

@@ -1,0 +1,166 @@
+"""Short cuts of CUDA calls with any arguments that end in one launch: see Note [Short cuts] in
+dispatch.
+
+A short cut is for the geometries of the tensors and the values of all other arguments in one call.
+The launch's numbers and scalars are packed once. For other values, the short cut calls the one that
+was stored before it. The forms in cuda.py are faster, but they exist only for the most frequent
+signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated.short_forms import may_write
+from ...core.arguments import NUMBERS, are_equal
+from ...core.geometry import Geometry
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...kernels.cuda.launch import numbered
+from ...tensor.make import is_plain
+from ...tensor.tensor import Tensor
+from .computed import is_kept, store
+from .cuda import CUDA_KEYS, allocating
+
+# The position of an operand that is a new tensor: see `learn_inplace`.
+FRESH = -1
+_now = state.get
+
+
+def learn(
+    table: Table, kernel: Any, args: tuple[Any, ...], shape: Geometry, launch: Any,
+    operands: tuple[Any, ...], scalars: tuple[Any, ...] = (), low_bits: int = 15,
+    order: tuple[int, ...] | None = None,
+) -> None:  # fmt: skip
+    """Store the short cut of a call that returns a new tensor.
+
+    args: all arguments of the call. shape: the geometry of the result. operands: the launch's
+    operands after the result. scalars: the launch's scalars. low_bits: the bits of the addresses
+    that must be 0, because the launch depends on them. order: the positions in args of the operands
+    that are tensors; by default, those of all tensors in args.
+    """
+    device, key = args[0]._device, _key(table, args, low_bits)
+    if key is None or device.type != "cuda" or not shape.numel:
+        return
+    run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
+    reads, params, count = _reads(args, order), _params(args), len(args)
+    allocate = allocating(shape, device)
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(*given: Any) -> Any:
+            if len(given) != count:
+                return None
+            for n, value in params:
+                x = given[n]
+                if x is not value and not are_equal((x,), (value,)):
+                    return otherwise(*given)
+            addresses, low = [], 0
+            for n, size in reads:
+                x = given[n]
+                if x._keys is not CUDA_KEYS or x._device is not device:
+                    return None
+                if x._autograd is not None and not is_plain(x):
+                    return None
+                address = x._storage._data.ptr + x._offset * size
+                addresses.append(address)
+                low |= address
+            if low & low_bits or _now() is not PLAIN:
+                return None
+            tensor = allocate()
+            run(pack(tensor._storage._data.ptr, *addresses, tail))
+            return tensor
+
+        return short
+
+    store(table, kernel, key, make, device)
+
+
+def learn_inplace(
+    table: Table, kernel: Any, args: tuple[Any, ...], launch: Any, operands: tuple[Any, ...],
+    scalars: tuple[Any, ...] = (), low_bits: int = 15, order: tuple[int, ...] | None = None,
+    fresh: Callable[[], Tensor] | None = None,
+) -> None:  # fmt: skip
+    """Store the short cut of a call that writes to its first argument and returns it. The arguments
+    are those of `learn`. fresh: a function that makes the tensor of the operand FRESH."""
+    self = args[0]
+    device, key = self._device, _key(table, args, low_bits)
+    if key is None or device.type != "cuda" or not self._geometry.numel:
+        return
+    run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
+    reads, params, count = _reads(args, order), _params(args), len(args)
+    own = self._geometry.dtype.itemsize
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(*given: Any) -> Any:
+            if len(given) != count:
+                return None
+            for n, value in params:
+                x = given[n]
+                if x is not value and not are_equal((x,), (value,)):
+                    return otherwise(*given)
+            self = given[0]
+            if self._keys is not CUDA_KEYS or self._device is not device:
+                return None
+            if self._autograd is not None and not may_write(self) or _now() is not PLAIN:
+                return None
+            storage = self._storage
+            low = written = storage._data.ptr + self._offset * own
+            addresses = [written]
+            for n, size in reads:
+                if n <= 0:
+                    made = self if not n or fresh is None else fresh()
+                    addresses.append(made._storage._data.ptr + made._offset * own)
+                    continue
+                x = given[n]
+                theirs = x._storage
+                if x._keys is not CUDA_KEYS or x._device is not device or theirs is storage:
+                    return None
+                if x._autograd is not None and not is_plain(x):
+                    return None
+                if storage.may_alias or theirs.may_alias:
+                    return None
+                address = theirs._data.ptr + x._offset * size
+                addresses.append(address)
+                low |= address
+            if low & low_bits:
+                return None
+            run(pack(*addresses, tail))
+            storage.version += 1
+            return self
+
+        return short
+
+    store(table, kernel, key, make, device)
+
+
+def _key(table: Table, args: tuple[Any, ...], low_bits: int) -> Any:
+    """Return the key that public functions look up, or None if there can be no short cut."""
+    device, parts = args[0]._device, list[Any]()
+    for x, argument in zip(args, table.operator.schema.arguments):
+        if isinstance(x, Tensor):
+            if x._keys is not CUDA_KEYS or x._device is not device or x._address() & low_bits:
+                return None
+            parts.append(x._geometry)
+        elif not is_kept(x):
+            return None
+        elif argument.type.has_tensor:
+            parts.append(type(x))
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _numbers(operands: tuple[Any, ...]) -> list[Any]:
+    """Return the numbers among a launch's operands, and None for each tensor."""
+    return [x if type(x) in NUMBERS else None for x in operands]
+
+
+def _reads(args: tuple[Any, ...], order: tuple[int, ...] | None) -> list[tuple[int, int]]:
+    """Return the position in args and the item size of each operand that is a tensor."""
+    if order is None:
+        order = tuple([n for n, x in enumerate(args) if isinstance(x, Tensor)])
+    return [(n, 0 if n == FRESH else args[n]._geometry.dtype.itemsize) for n in order]
+
+
+def _params(args: tuple[Any, ...]) -> list[tuple[int, Any]]:
+    return [(n, x) for n, x in enumerate(args) if not isinstance(x, Tensor)]
