@@ -28,7 +28,8 @@ from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
-from ..structured import arguments, launches
+from ..structured import arguments
+from ..structured.pointwise import writes
 from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
@@ -284,9 +285,9 @@ def _writer(made: Tensor, value: Any) -> Any:
     """Return the function by which short cuts on CUDA fill memory like that of `made`."""
     shape, place = made._geometry, made._device
     if not value and type(value) is int:
-        return launches.zeroing(shape, place)
-    launch = launches.writing("fill_", "fill", "fill", shape, place)
-    return launches.writer(launch, place, (value,))
+        return writes.zeroing(shape, place)
+    launch = writes.writing("fill_", "fill", "fill", shape, place)
+    return writes.writer(launch, place, (value,))
 
 
 # Complex numbers are excluded, because short cuts could not distinguish 0.0 from -0.0 in their

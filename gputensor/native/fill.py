@@ -16,7 +16,8 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..kernels import stub
 from ..tensor.tensor import Tensor
-from ..structured import arguments, launches, pointwise
+from ..structured import arguments, pointwise
+from ..structured.pointwise import writes
 from ..structured.shortcuts import computed as short
 from ..structured.view_kernel import seen
 
@@ -43,7 +44,7 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
                 shortcuts.learn(table, fill_, geometry, found)
             known.short = table.short
         return self
-    launch = launches.writing("fill_", "fill", "fill", geometry, self._device)
+    launch = writes.writing("fill_", "fill", "fill", geometry, self._device)
     launch(self._device.index, (self._address(),), (value,))
     return self
 

@@ -25,7 +25,8 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, generator as generators, launches, missing
+from ..structured import arguments, generator as generators, missing
+from ..structured.pointwise import writes
 from ..structured.forms import Kernel, given
 from ..structured.transfer import resize_output
 from ..structured.shortcuts import computed as short
@@ -93,7 +94,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
 
 
 def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:
-    launch = launches.writing(loop, "random", loop, out._geometry, out._device)
+    launch = writes.writing(loop, "random", loop, out._geometry, out._device)
     launch(out._device.index, (out._address(),), scalars)
 
 

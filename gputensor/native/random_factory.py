@@ -22,7 +22,8 @@ from ..dispatch import shortcuts
 from ..dispatch.operator import Table
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, generator as generators, launches, missing
+from ..structured import arguments, generator as generators, missing
+from ..structured.pointwise import writes
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from ..structured.forms import Kernel, given
 from ..structured.view_kernel import seen
@@ -126,7 +127,7 @@ def _writer(made: Tensor, loop: str, first: Any, second: Any) -> Any:
     shape, place = made._geometry, made._device
     if shape.dtype.category == COMPLEX or not shape.is_contiguous:
         return None
-    launch = launches.writing(loop, "random", loop, shape, place)
+    launch = writes.writing(loop, "random", loop, shape, place)
     generator, numel, index = generators.default_generator(place), shape.numel, place.index
     drawing = getattr(launch, "drawing", None)
     if drawing is not None:

@@ -24,7 +24,8 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
-from ..structured import arguments, launches, missing
+from ..structured import arguments, missing
+from ..structured.pointwise import writes
 from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from .factory import dtype_of_number
@@ -43,7 +44,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
     if out._device is CPU:
         run(getattr(stub.cpu("range"), loop), out._get_array(), *scalars)
         return out
-    launch = launches.writing(op, "range", loop, out._geometry, out._device)
+    launch = writes.writing(op, "range", loop, out._geometry, out._device)
     launch(out._device.index, (out._address(),), scalars)
     return out
 
@@ -163,8 +164,8 @@ def repeated(
             shape, place = made._geometry, made._device
 
             def write() -> Any:
-                launch = launches.writing(loop, "range", loop, shape, place)
-                return launches.writer(launch, place, scalars(shape.dtype, *numbers))
+                launch = writes.writing(loop, "range", loop, shape, place)
+                return writes.writer(launch, place, scalars(shape.dtype, *numbers))
 
             short_cuda.learn(table, repeated, numbers, made, args[count + 2], write, unnamed)
         return made

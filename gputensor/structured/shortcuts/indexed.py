@@ -24,7 +24,7 @@ from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor
-from .. import launches
+from ..pointwise import writes
 from ..indexed import Places, launch_of
 from . import cuda_calls, cuda_factories
 from .computed import Around, comes_again, is_beside, only_plain, store
@@ -144,8 +144,8 @@ def _learn_write_on_cuda(
     of, launch = value._geometry, launch_of("scatter", loop, at, value._geometry, reads=False)
     fresh, order = None, (tensors[-1], tensors[1])
     if len(tensors) == 2:  # Each call writes the number to a new 0-d tensor, which the loop reads.
-        fill = launches.writing("fill_", "fill", "fill", of, value._device)
-        write = launches.writer(fill, value._device, (args[3],))
+        fill = writes.writing("fill_", "fill", "fill", of, value._device)
+        write = writes.writer(fill, value._device, (args[3],))
         fresh, order = cuda_factories.maker(of, value._device, write), (cuda_calls.FRESH, order[1])
     cuda_calls.learn_inplace(
         table, kernel, args, launch, (None, None), low_bits=0, order=order, fresh=fresh

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import runtime
-from .._generated import operators
-from ..core.device import device
-from ..core.geometry import Geometry
-from ..iterator.config import FILL, NULLARY
-from ..iterator.plan import Plan, build, over_sizes
-from ..kernels import stub
-from ..kernels.cuda.launch import numbered
+from ... import runtime
+from ..._generated import operators
+from ...core.device import device
+from ...core.geometry import Geometry
+from ...iterator.config import FILL, NULLARY
+from ...iterator.plan import Plan, build, over_sizes
+from ...kernels import stub
+from ...kernels.cuda.launch import numbered
 
 # fill may visit the elements in any order. The other families number the elements.
 _CONFIGS = {"fill": FILL, "range": NULLARY.replace(enforce_linear_iteration=True)}
