@@ -7,6 +7,7 @@ multiples of the time of `launchKernel` alone (the floor), so that machines can 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -83,6 +84,11 @@ def _cases() -> dict[str, tuple[Any, int]]:
     empty = gt.empty
     a, b, acc = [empty(4, device="cuda") for _ in range(3)]
     x, q = empty(2, 3, 4, 5, device="cuda"), empty(3, 4, device="cuda")
+    rows, images = empty(16, 32, device="cuda"), empty(2, 8, 8, 8, device="cuda")
+    weight, mask = empty(32, device="cuda"), empty(16, 32, dtype=gt.bool, device="cuda")
+    channels = [empty(8, device="cuda") for _ in range(4)]
+    sizes, functional = itertools.count(5), gt.nn.functional
+    flat = empty(1 << 20, device="cuda")
     launch, address = cupy.cuda.driver.launchKernel, a.data_ptr()
     return {
         "a + b": (lambda: a + b, 1),
@@ -93,6 +99,15 @@ def _cases() -> dict[str, tuple[Any, int]]:
         "empty_like(x)": (lambda: gt.empty_like(x), 0),
         "q.sum()": (lambda: q.sum(), 1),
         "x.permute(0, 2, 3, 1).contiguous()": (lambda: x.permute(0, 2, 3, 1).contiguous(), 1),
+        "x.softmax(-1)": (lambda: rows.softmax(-1), 1),
+        "x.var(-1)": (lambda: rows.var(-1), 1),
+        "x.masked_fill(mask, 0)": (lambda: rows.masked_fill(mask, 0.0), 1),
+        "arange(64)": (lambda: gt.arange(64, device="cuda"), 1),
+        "randn(16, 32)": (lambda: gt.randn(16, 32, device="cuda"), 1),
+        "dropout": (lambda: functional.dropout(rows, 0.1), 1),
+        "layer_norm": (lambda: functional.layer_norm(rows, (32,), weight, weight), 1),
+        "batch_norm": (lambda: functional.batch_norm(images, *channels, True), 2),
+        "a + a of a new size": (lambda: (part := flat[: next(sizes)]) + part, 1),
         FLOOR: (lambda: launch(1, 1, 1, 1, 1, 1, 1, 0, 0, address, 0), 1),
     }
 
