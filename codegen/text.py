@@ -12,8 +12,8 @@ ROOM = WIDTH - 8
 
 
 class Line(str):
-    """A line that `joined` breaks between its items if it is longer than WIDTH. Before `joined`,
-    the line can be indented, and it compares equal to the unbroken text.
+    """A line that `joined` breaks between its items if it is longer than WIDTH. Until `joined` is
+    called, the line can be indented, and it compares equal to the unbroken text.
 
     head ends with the opening bracket; tail begins with the closing bracket. sign: the operator
     between the items, with which a following line begins; "," in a list. short: the text of one

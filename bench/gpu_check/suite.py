@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .lines import DEAD, read
 
-# Exit status of pytest if no test is left, as after a crash in the last test.
+# Exit status of pytest if no test is left to run, as after a crash in the last test.
 _NONE_LEFT = 5
 
 # The step gives up after this number of crashed processes.

@@ -90,8 +90,9 @@ LEAST_ROUNDS = 10
 
 
 def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
-    """Return a function for `until`: True when the ratios to the first side are accurate, or after
-    `limit_s`.
+    """Return a function for the argument `until` of `alternate`. It returns True when the ratio of
+    each callable's time to the first callable's time is accurate, or when `limit_s` seconds have
+    passed.
 
     noise: the accuracy, as half the width of the 99 % confidence interval of the median ratio,
     relative to the ratio.

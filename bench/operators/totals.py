@@ -144,7 +144,8 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def _main(data: dict[str, Any]) -> str:
-    """Return the capability whose measurements are the main ones of the record."""
+    """Return the highest capability that was measured. The record's main figures are its
+    figures."""
     return str([*data.get("capabilities", [data["capability"]])][-1])
 
 

@@ -104,7 +104,8 @@ def _kernel(op: Op, name: str) -> str:
 
 
 def _followed(op: Op) -> list[str]:
-    """Return the operator whose kernel is used, and the number of its results if it has several."""
+    """Return the arguments of a call, as source text: the operator whose kernel `op` uses, and the
+    number of results if there are several."""
     outs = len(op.schema.returns)
     return [f"_ops.{op.follows}", *([str(outs)] if outs > 1 else [])]
 

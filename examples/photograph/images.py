@@ -13,7 +13,8 @@ from gputensor.cli.output import Refusal
 from gputensor.runtime import files
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
-# For each byte of the batch, the bytes that all intermediate results need, ours and two peers'.
+# For each byte of the batch, the bytes that all intermediate results of gputensor and of two other
+# libraries need.
 _BYTES_PER_BATCH_BYTE = 100
 
 

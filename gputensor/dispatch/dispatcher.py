@@ -340,7 +340,8 @@ def register_fallback(
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
-    """Replace the fallback of `key` in one step, until the handle is removed."""
+    """Replace the fallback of `key`. The key is never without a fallback. Removing the returned
+    handle restores the previous fallback."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
     families.begin()

@@ -235,7 +235,8 @@ def start(op: str, group: ProcessGroup, what: str, plan: Plan) -> Work:
 
 
 def resume(agreement: Agreement) -> Work:
-    """Append an agreement to its group's queue; return its Work."""
+    """Append a collective to its group's queue, and start it if its turn has come. Return the Work
+    of the collective."""
     made = Work(
         agreement.op, agreement.group, agreement.test, agreement.finish, agreement.plan.held
     )

@@ -80,7 +80,9 @@ class _Way:
             return _Records(self.what, self.group, self.shape, kind, self.fits)
 
     def exchange(self, of: _Records, arrays: Any, held: Any) -> bool:
-        """Exchange records. Return True if all agree, False if a Work has finished the collective.
+        """Exchange the records of one call with all ranks. Return True if all records arrived and
+        are equal. If MPI has not finished after `_HOT` polls, complete the collective by a Work and
+        return False.
 
         arrays: arguments of `plan_of`. held: owners of the arrays' memory. Raises: DistributedError
         if calls differ.

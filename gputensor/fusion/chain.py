@@ -159,8 +159,9 @@ def _place(device: Any, shape: Geometry) -> Place:
 
 
 class Instruction(NamedTuple):
-    """One operator applied to values. operands: the numbers of values; a number below 0 refers to a
-    scalar. params: the numbers of scalars that are not operands (alpha, bounds), also below 0."""
+    """One operator applied to values. operands: the index of each operand among the chain's values;
+    -1 is the first scalar, -2 the second. params: the indices, also negative, of the scalars that
+    are not operands (alpha, bounds)."""
 
     what: Recorded
     operands: tuple[int, ...]

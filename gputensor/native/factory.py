@@ -282,7 +282,9 @@ def full(
 
 
 def _writer(made: Tensor, value: Any) -> Any:
-    """Return the function by which short cuts on CUDA fill memory like that of `made`."""
+    """Return a function of an address that writes `value` to all elements of a tensor with the
+    geometry and the device of `made`. Return None if `value` is the int 0 and the device's memory
+    cannot be set."""
     shape, place = made._geometry, made._device
     if not value and type(value) is int:
         return writes.zeroing(shape, place)

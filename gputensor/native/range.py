@@ -176,8 +176,8 @@ def repeated(
 
 
 def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
-    """Return a function that makes the array of a small result again. Return None for a large
-    result and for float8, which has no array."""
+    """Return a function that makes a new array equal to the array of `made`. Return None if `made`
+    is empty, too large, or float8, whose elements kernels do not read as an array."""
     shape = made._geometry
     is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
     if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:

@@ -233,9 +233,9 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
-        # Dimensions that shrink are processed first, so that dropped elements are not computed. Of
-        # these, the first dimension comes first, because whole rows are faster than single
-        # elements.
+        # Dimensions that shrink are processed first, in ascending order, so that dropped elements
+        # are not computed. An earlier dimension takes less time, because whole rows are read. The
+        # other dimensions follow in descending order.
         order = axis if size < given and not places else 9 - axis
         found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]

@@ -33,7 +33,8 @@ def _mask(condition: Any) -> Tensor:
 
 
 def mixed_entry(operator: Operator, out: Tensor | None, inputs: tuple[Any, ...]) -> Any:
-    """Return the entry of `where` or, with `out`, of its out form, for operands of one device."""
+    """Return the entry in the operator's table for `where` over these tensors and numbers; make it
+    if there is none. With `out`, it is the entry of the out form. All tensors are on one device."""
     return pointwise.find_entry(operator.table, _RULE, _RULE.loop, out, inputs)
 
 

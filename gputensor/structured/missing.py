@@ -33,8 +33,8 @@ def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
 
 
 def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """Like `ask`, for an in-place operator on `made`, which is a new tensor or a tensor whose write
-    is already counted."""
+    """Like `ask`, for an in-place operator on `made`. `made` is a new tensor, or its version has
+    already been incremented for this write."""
     return ask(operator, made, made, *args)
 
 

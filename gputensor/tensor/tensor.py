@@ -238,8 +238,9 @@ class Tensor(
         return plain
 
     def _foreign(self, op: str, other: Any) -> Any:
-        """Return NotImplemented for an operand that we cannot convert. Raise an error if it has a
-        `__torch_function__`, which must be called first."""
+        """Return NotImplemented for an operand that we cannot convert, so that Python tries the
+        reflected operator. If the operand's class has a `__torch_function__`, raise a TypeError:
+        dispatch/refusal.py catches it and calls `__torch_function__`."""
         if overridable and hasattr(type(other), "__torch_function__"):
             raise errors.not_a_tensor(op, "other", "a Tensor", other)
         return NotImplemented

@@ -41,7 +41,8 @@ OF_SELF = "self"  # the tensor itself: attributes, and methods without parsed ar
 
 
 def is_in(name: str, modules: Iterable[str]) -> bool:
-    """True for the name of one of these modules of our package, and of modules in them."""
+    """True if `name` is one of `modules`, or a module inside one of them. The names in `modules`
+    are relative to our package."""
     inner = name.removeprefix(f"{PACKAGE}.") + "."
     return any([inner.startswith(f"{module}.") for module in modules])
 

@@ -75,7 +75,8 @@ def device_of(name: str) -> Any:
 
 
 def _bring_up_from(folder: Path) -> str:
-    """Load a package that is not installed. Return the name of its device."""
+    """Load the backend package in `folder`, which need not be installed. Return the name of its
+    device."""
     try:
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         ((name, target),) = project["entry-points"][gt.backend.GROUP].items()

@@ -113,7 +113,8 @@ def _legend(picture: Picture, shown: Plane, y: float) -> float:
 
 
 def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
-    """Draw the coalesced dimensions, the kernel, its reason and the bytes. Return the lower end."""
+    """Draw a box with the chosen kernel, why it was chosen, the coalesced dimensions, and the
+    useful share of the moved bytes. Return the y at which the next part begins."""
     walk = found["walk"]
     top, at = y, len(picture.parts)
     y += 26

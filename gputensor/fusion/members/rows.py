@@ -171,8 +171,9 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """Return the `Recorded` of a result that has one or a few elements per row. seen: the result's
-    geometry with the walk's dimensions."""
+    """Return the `Recorded` of a result with one or a few elements per row. walk: the operand's
+    geometry. seen: the result's geometry with all dimensions of `walk`, as with keepdim. sizes: the
+    result's own sizes."""
     outputs = (Output(contiguous_geometry(sizes, seen.dtype)), *entry.plan.outputs[1:])
     one = entry._replace(plan=entry.plan._replace(outputs=outputs))
     whole = dims if len(outputs) > 1 and not part else None

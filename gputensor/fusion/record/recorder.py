@@ -148,7 +148,7 @@ class Recorder:
         recording, storage = self.open.get(what.at), out._storage
         if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
             return None
-        # An operator over rows reads its operand again after the stores.
+        # A chain with an operator over rows may read its operand again after it has stored results.
         if any([step[0].takes_rows for step in recording.steps]):
             return None
         # No operand may contain other elements of the written storage, because a block would read

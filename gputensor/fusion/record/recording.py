@@ -309,7 +309,8 @@ class Recording:
         return steps, first
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:
-        """Return the chain that computes these stores, and the numbers of its inputs."""
+        """Return the chain that computes the results of the steps `stores`, and the index in
+        `_inputs` of each input of the chain."""
         steps, first = self._distinct()
         count = len(self._inputs)
 

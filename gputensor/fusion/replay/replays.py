@@ -111,7 +111,8 @@ class Replays:
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return (the plan's key, a trace, outside values), or None if no plan is kept."""
+        """Prepare to trace a call. Return (the key of the plan to be made, a new trace, the
+        function's `Outside`), or None if no plan can be made from this call."""
         if _state.get() is not _PLAIN:
             self.why = "is called within a block that changes what operators do"
             return None

@@ -159,7 +159,8 @@ class Statements:
             self._count(n, True)
 
     def _stages(self, number: int, step: Step, chain: Chain) -> None:
-        """Write the calls of a chain's stages on the CPU, over arrays."""
+        """Append the source lines that run a chain on the CPU: one call for each stage. The
+        operands of these calls are arrays."""
         names, numbers = self.names, self._numbers(number, step)
         values = {x: self._array(n) for x, n in enumerate(step.takes)}
         again = []

@@ -123,7 +123,8 @@ def _useful(walk: Walk) -> float:
 
 
 def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
-    """Return the dimensions that a run of one side may contain, the fastest first."""
+    """Return the dimensions over which one operand (dst or src) is dense, the fastest first. A run
+    consists of such dimensions."""
     run = itemsize
     dims: list[int] = []
     for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):

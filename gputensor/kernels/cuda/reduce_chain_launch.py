@@ -46,8 +46,8 @@ class Walks(NamedTuple):
 
 
 class ChainStage:
-    """One launch. stage: the stage of the separate reduction, which defines the order of
-    additions."""
+    """One launch of a chain with a reduction. stage: the same launch of the unfused reduction. The
+    order of additions is taken from it."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch

@@ -1,4 +1,4 @@
-"""Layer, group and batch norm by the CUDA kernels of kernels/cuda/norm.cu: operands and results.
+"""Operands and results of the CUDA kernels for layer, group and batch norm (kernels/cuda/norm.cu).
 
 The kernels see an input as (samples, channels, size), which is dense. Parameters and statistics
 have the dtype of the arithmetic, or are all f16 or bf16 like the input.

@@ -179,8 +179,9 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """Return the params and the numbers among the inputs as loops take them. If the last call had
-    the same ones, return the stored result."""
+    """Convert the params to the form that loops take, and check that numbers among the inputs fit
+    the common dtype. If the params and these numbers equal those of the last call, return the
+    stored result."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]
