@@ -17,23 +17,20 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
-from ..core.device import CPU
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import tls
 from ..dispatch.keys import functionality_bit
 from ..iterator import overlap
-from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
 from ..structured.layers import norm_kernels
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
-    Gradients, Three, affine, beside_channels, center, check_mask,
-    composed_gradients, compute_dtype, dense_numbers, empty_result, from_numbers, in_format,
-    input_gradient, is_for_kernels, kernel_gradients, of_statistics,
+    Gradients, Three, affine, beside_channels, by_channels, by_rows, center, check_mask,
+    composed_gradients, compute_dtype, dense_numbers, each_channel, empty_result, in_format,
+    input_gradient, is_for_kernels, kernel_gradients, mixed, of_channels, of_statistics, unbiased,
 )  # fmt: skip
 from ..structured.layers.precision import check_floating, cast, wide
 
@@ -75,7 +72,7 @@ def native_layer_norm(
     rows, layouts = plan
     if is_for_kernels(input):
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
-        return _by_rows(input, rows, params, eps, layouts)
+        return by_rows(input, rows, params, eps, layouts)
     kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
     is_fusing = tls.state.get()[0] & _FUSE
     if kernels is not None and not (
@@ -96,23 +93,6 @@ def _layouts_of(operands: tuple[Tensor | None, ...]) -> list[Any]:
 def _layouts(input: Tensor, kept: tuple[int, ...], of: dtype) -> tuple[Geometry, Geometry]:
     given = input._geometry
     return contiguous_geometry(given.sizes, given.dtype), contiguous_geometry(kept, of)
-
-
-def _by_rows(
-    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
-    layouts: tuple[Geometry, Geometry],
-) -> Three:  # fmt: skip
-    """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
-    Return the result and the statistics. layouts: the layouts of the result and of the statistics.
-    """
-    eps = real("norm", "eps", eps)
-    made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
-    out, *found = [x._get_array() for x in (made, mean, rstd)]
-    run(
-        stub.cpu("norm").normalized, input._get_array().reshape(rows), *params, eps,
-        out.reshape(rows), *[x.reshape(rows[0]) for x in found],
-    )  # fmt: skip
-    return made, mean, rstd
 
 
 def _integers(op: str, **given: Any) -> list[int]:
@@ -202,9 +182,9 @@ def native_group_norm(
     layouts, form = plan
     if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
-        params = [_channels(x, N, rows) for x in (weight, bias)]
+        params = [each_channel(x, N, rows) for x in (weight, bias)]
         x = input if input._geometry.is_contiguous else calls.contiguous(input)
-        made, mean, rstd = _by_rows(x, rows, params, eps, layouts)
+        made, mean, rstd = by_rows(x, rows, params, eps, layouts)
         if form is not formats.contiguous_format:
             made = calls.contiguous(made, form)
         return made, mean, rstd
@@ -223,13 +203,6 @@ def native_group_norm(
         in_format(made, input._geometry.dtype, form),
         cast(calls.reshape(mean, (N, group)), of), cast(calls.reshape(rstd, (N, group)), of),
     )  # fmt: skip
-
-
-def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """Return one number per channel of each group, as an array that broadcasts over the rows."""
-    if x is None:
-        return None
-    return x._get_array().reshape(1, -1).repeat(times, 0).reshape(*rows[:2], 1)
 
 
 def native_group_norm_backward(
@@ -308,7 +281,7 @@ def native_batch_norm(
     eps, form = real(op, "eps", eps), suggest_memory_format(input)
     if is_for_kernels(input):
         both = (running_mean, running_var)
-        return _of_channels(input, weight, bias, both, training, momentum, eps, of, form)
+        return of_channels(input, weight, bias, both, training, momentum, eps, of, form)
     table = operators.native_batch_norm.table
     kernels = norm_kernels.launches(table, input, norm_kernels.channels_of(input, form))
     if kernels is not None:
@@ -323,7 +296,7 @@ def native_batch_norm(
         saved = calls.reshape(mean, (channels,)), calls.reshape(rstd, (channels,))
         squares = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, False, None)
         _update(running_mean, saved[0], momentum)
-        _update(running_var, squares * _unbiased(given.numel, channels), momentum)
+        _update(running_var, squares * unbiased(given.numel, channels), momentum)
         normal = calls.mul_Tensor(centered, rstd)
     else:
         assert running_mean is not None and running_var is not None
@@ -359,52 +332,10 @@ def _by_running(
     return calls.mul_Tensor(centered, rstd), rstd
 
 
-def _unbiased(numel: int, channels: int) -> float:
-    count = numel // channels if channels else 0
-    return count / (count - 1) if count > 1 else math.nan
-
-
 def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
     if running is not None:
-        mixed = _mixed(wide(running), now, momentum)
-        calls.copy_(running, cast(mixed, running._geometry.dtype))
-
-
-def _of_channels(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running: Any, training: bool,
-    momentum: float, eps: float, of: dtype, form: Any,
-) -> Three:  # fmt: skip
-    """Compute native_batch_norm by the CPU's kernels."""
-    compute, channels = compute_dtype(input), input._geometry.sizes[1]
-    made, kernels = empty_result(input, form), stub.cpu("norm")
-    x, out = _by_channels(input, form), _by_channels(made, form)
-    scale, shift, *given = [dense_numbers(y, compute) for y in (weight, bias, *running)]
-    if not training:
-        run(kernels.channels_scaled, x, given[0], given[1], eps, scale, shift, out)
-        none = contiguous_geometry((0,), of)
-        return made, allocate(none, CPU), allocate(none, CPU)
-    mean, variance, rstd = np.empty((3, channels), compute.np)
-    run(kernels.channels_normalized, x, scale, shift, eps, out, mean, variance, rstd)
-    variance *= _unbiased(input._geometry.numel, channels)
-    for kept, old, now in zip(running, given, (mean, variance)):
-        if kept is not None:
-            calls.copy_(kept, over_array(run(_mixed, old, now, momentum)))
-    return made, from_numbers(mean, (channels,), of), from_numbers(rstd, (channels,), of)
-
-
-def _mixed(old: Any, now: Any, momentum: float) -> Any:
-    return old * (1 - momentum) + now * momentum
-
-
-def _by_channels(x: Tensor, form: Any) -> Any:
-    """Return a tensor's array as (N, C, S), or as (N S, C, 1) in channels_last format."""
-    sizes = x._geometry.sizes
-    if form is formats.contiguous_format:
-        if not x._geometry.is_contiguous:
-            x = calls.contiguous(x)
-        return x._get_array().reshape(*sizes[:2], -1)
-    array = calls.contiguous(x, form)._get_array()
-    return np.moveaxis(array, 1, -1).reshape(-1, sizes[1], 1)
+        found = mixed(wide(running), now, momentum)
+        calls.copy_(running, cast(found, running._geometry.dtype))
 
 
 def native_batch_norm_backward(
@@ -437,9 +368,9 @@ def native_batch_norm_backward(
         if not train:
             numbers[1] = run(np.divide, 1, run(np.sqrt, numbers[1] + eps))
         made = empty_result(input, form) if output_mask[0] else None
-        arrays = [_by_channels(x, form) for x in (grad_out, input)]
+        arrays = [by_channels(x, form) for x in (grad_out, input)]
         inputs = (*arrays, *numbers, dense_numbers(weight, compute), bool(train))
-        into = None if made is None else _by_channels(made, form)
+        into = None if made is None else by_channels(made, form)
         return kernel_gradients(
             "channels_backward", inputs, made, into, (channels,), of, output_mask
         )

@@ -18,8 +18,7 @@ from gputensor.kernels.cuda.random_launch import Random
 from gputensor.kernels.cuda.range_launch import Range
 from gputensor.native import copy as copies
 from gputensor.native.copy import _OnDevice
-from gputensor.structured import launches
-from gputensor.structured.pointwise import CpuEntry, DeviceEntry
+from gputensor.structured.pointwise import CpuEntry, DeviceEntry, writes
 from tests.cuda.support import requires_emulator
 from tests.harness import tier
 
@@ -243,7 +242,7 @@ def test_copies_and_factories_over_other_sizes_are_those_that_are_planned(name, 
         return found.shape, found.stride(), found.cpu()._get_array().tobytes(), moving()
 
     builds = []
-    for module in (copies, launches):
+    for module in (copies, writes):
         monkeypatch.setattr(
             module, "build",
             lambda *of, build=module.build, **more: builds.append(of) or build(*of, **more),

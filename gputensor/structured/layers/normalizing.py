@@ -17,7 +17,7 @@ from ...core import errors, memory_format as formats
 from ...core.arguments import real
 from ...core.device import CPU
 from ...core.dtype import dtype
-from ...core.geometry import contiguous_geometry
+from ...core.geometry import Geometry, contiguous_geometry
 from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...tensor.make import allocate, over_array
@@ -130,3 +130,69 @@ def check_mask(op: str, output_mask: Any) -> None:
 
 def beside_channels(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
     return None if x is None else calls.reshape(x, sizes)
+
+
+def by_rows(
+    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
+    layouts: tuple[Geometry, Geometry],
+) -> Three:  # fmt: skip
+    """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
+    Return the result and the statistics. layouts: the layouts of the result and of the statistics.
+    """
+    eps = real("norm", "eps", eps)
+    made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
+    out, *found = [x._get_array() for x in (made, mean, rstd)]
+    run(
+        stub.cpu("norm").normalized, input._get_array().reshape(rows), *params, eps,
+        out.reshape(rows), *[x.reshape(rows[0]) for x in found],
+    )  # fmt: skip
+    return made, mean, rstd
+
+
+def each_channel(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
+    """Return one number per channel of each group, as an array that broadcasts over the rows."""
+    if x is None:
+        return None
+    return x._get_array().reshape(1, -1).repeat(times, 0).reshape(*rows[:2], 1)
+
+
+def unbiased(numel: int, channels: int) -> float:
+    count = numel // channels if channels else 0
+    return count / (count - 1) if count > 1 else math.nan
+
+
+def of_channels(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running: Any, training: bool,
+    momentum: float, eps: float, of: dtype, form: Any,
+) -> Three:  # fmt: skip
+    """Compute native_batch_norm by the CPU's kernels."""
+    compute, channels = compute_dtype(input), input._geometry.sizes[1]
+    made, kernels = empty_result(input, form), stub.cpu("norm")
+    x, out = by_channels(input, form), by_channels(made, form)
+    scale, shift, *given = [dense_numbers(y, compute) for y in (weight, bias, *running)]
+    if not training:
+        run(kernels.channels_scaled, x, given[0], given[1], eps, scale, shift, out)
+        none = contiguous_geometry((0,), of)
+        return made, allocate(none, CPU), allocate(none, CPU)
+    mean, variance, rstd = np.empty((3, channels), compute.np)
+    run(kernels.channels_normalized, x, scale, shift, eps, out, mean, variance, rstd)
+    variance *= unbiased(input._geometry.numel, channels)
+    for kept, old, now in zip(running, given, (mean, variance)):
+        if kept is not None:
+            calls.copy_(kept, over_array(run(mixed, old, now, momentum)))
+    return made, from_numbers(mean, (channels,), of), from_numbers(rstd, (channels,), of)
+
+
+def mixed(old: Any, now: Any, momentum: float) -> Any:
+    return old * (1 - momentum) + now * momentum
+
+
+def by_channels(x: Tensor, form: Any) -> Any:
+    """Return a tensor's array as (N, C, S), or as (N S, C, 1) in channels_last format."""
+    sizes = x._geometry.sizes
+    if form is formats.contiguous_format:
+        if not x._geometry.is_contiguous:
+            x = calls.contiguous(x)
+        return x._get_array().reshape(*sizes[:2], -1)
+    array = calls.contiguous(x, form)._get_array()
+    return np.moveaxis(array, 1, -1).reshape(-1, sizes[1], 1)

@@ -169,7 +169,7 @@ def test_a_repeated_factory_builds_nothing(
     gt.manual_seed(3)
     made = [call("cuda") for _ in range(2)]
     assert taken(name)
-    for module in ("iterator.plan", "structured.launches"):
+    for module in ("iterator.plan", "structured.pointwise.writes"):
         monkeypatch.setattr(f"gputensor.{module}.build", None)
     monkeypatch.setattr("gputensor.kernels.stub.bind", None)
     made += [call("cuda") for _ in range(4)]
