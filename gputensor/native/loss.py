@@ -115,7 +115,7 @@ def _key(op: str, reduction: Any, ignore_index: Any, *operands: Tensor | None) -
     first = operands[0]
     if first is None or first._device is CPU or type(reduction) is not int:
         return None
-    if type(ignore_index) is not int:
+    if type(ignore_index) is not int or not -(1 << 63) <= ignore_index < 1 << 63:
         return None
     shapes = [None if x is None else (x._geometry, x._device) for x in operands]
     return (op, reduction, *shapes)

@@ -214,6 +214,9 @@ class _Entry:
     def over_sizes(self, sizes: Sizes) -> _Entry:
         return _Entry(self.operator, self.real.over_sizes(sizes))
 
+    def over_rows(self, sizes: Sizes, inner: int) -> _Entry:
+        return _Entry(self.operator, self.real.over_rows(sizes, inner))
+
     def _recorded(self, inputs: tuple[Any, ...]) -> Recorded:
         real = self.real
         kinds = getattr(real, "kinds", None) or pointwise.kinds_of(real.rule, real.plan, inputs)

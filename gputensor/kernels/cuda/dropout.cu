@@ -21,9 +21,9 @@ template <class scalar, class acc> DEVICE scalar dropped(scalar x, bool is_kept,
 // draws: the mask is drawn and written. Otherwise it is read.
 namespace op {
 
-struct dropout { static constexpr bool draws = true; };
+struct dropout { static constexpr bool draws = true; };  // composite
 
-struct dropout_backward { static constexpr bool draws = false; };
+struct dropout_backward { static constexpr bool draws = false; };  // composite
 
 }  // namespace op
 

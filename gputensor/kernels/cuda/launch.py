@@ -217,6 +217,11 @@ class SegmentedRows(Queued):
     )  # fmt: skip
     family: ClassVar[str]
     tail: bytes  # The parameters after the pointers, for a launch of one segment per row.
+    rows: int
+    count: int
+    groups: int
+    segments: int
+    ndim: int
 
     def __init__(
         self, op: str, of: Any, count: int, rows: Sizes, walks: list[Sizes], is_adjacent: bool,
@@ -359,6 +364,8 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
     """Make the launches over a layout. `one(sizes, elements before the part)` makes one launch: for
     the whole layout, or for each part if there are several."""
+    if 0 in shape:
+        return EmptyLaunch()
     if product(shape) <= MAX_NUMEL:
         return one(shape, 0)
     parts, before = [], 0

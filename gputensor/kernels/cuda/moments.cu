@@ -54,7 +54,7 @@ template <int MAX_DIMS> struct moments_params {
 // term needs of the first pass. merge: a state of both; either may be without elements.
 namespace op {
 
-struct logsumexp {
+struct logsumexp {  // composite
   typedef moments_largest first;
   template <class acc, class real> static DEVICE acc center(acc top, real) {
     return top - top == 0 ? top : 0;
@@ -78,7 +78,7 @@ struct logsumexp {
   }
 };
 
-struct var {
+struct var {  // composite
   typedef moments_sum first;
   template <class acc, class real> static DEVICE acc center(acc total, real count) {
     if constexpr (is_complex<acc>) {

@@ -76,6 +76,9 @@ class Moments:
         "op", "stages", "last", "workspace_bytes", "segments", "over", "has_mean", "runs",
     )  # fmt: skip
     family = "moments"
+    last: _Stage | None
+    workspace_bytes: int
+    segments: int
 
     def __init__(
         self, op: str, layout: Any, kept: Sizes, walks: Any, reduced: Sizes, strides: Sizes

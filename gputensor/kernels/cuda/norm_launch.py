@@ -45,6 +45,14 @@ class Norm(launch.Queued):
         "rows", "row_count", "count", "channels", "numel", "row_blocks", "channel_blocks",
         "element_blocks", "segments", "dividers", "tail", "has_bits_of_parts",
     )  # fmt: skip
+    rows: int
+    row_count: int
+    count: int
+    channels: int
+    numel: int
+    row_blocks: int
+    channel_blocks: int
+    element_blocks: int
 
     def __init__(self, of: dtype, samples: int, channels: int, size: int, groups: int = 0) -> None:
         super().__init__(define(of))

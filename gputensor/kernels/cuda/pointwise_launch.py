@@ -55,6 +55,8 @@ class Scaled:
     """The launch of add and sub: the plain kernel if alpha is 1, otherwise add_alpha."""
 
     __slots__ = ("op", "layout", "plain", "scaled")
+    op: str
+    layout: Any
 
     def __init__(self, op: str, layout: Any, plain: Any = None) -> None:
         self.op, self.layout = op, layout
@@ -96,6 +98,9 @@ class Contiguous(launch.Launch):
     """
 
     __slots__ = ("op", "per_thread", "given")
+    op: str
+    per_thread: int
+    given: int
 
     def __init__(
         self, family: str, op: str, defines: variants.Defines, n_pointers: int,
@@ -311,6 +316,9 @@ class Kind:
         "layout", "entry", "values", "packers", "given", "codes", "per_thread", "functor",
         "scalar", "by_dims",
     )  # fmt: skip
+    layout: str
+    packers: list[tuple[int, int, Any]]
+    scalar: str
 
     def __init__(
         self, family: str, op: str, common: dtype, dtypes: tuple[dtype, ...],

@@ -11,12 +11,12 @@
 // has: true if some of the columns [0, count) are kept, where the diagonal is in column `diagonal`.
 namespace op {
 
-struct tril {
+struct tril {  // composite
   static DEVICE bool keeps(i64 column, i64 diagonal) { return column <= diagonal; }
   static DEVICE bool has(i64, i64 diagonal) { return diagonal >= 0; }
 };
 
-struct triu {
+struct triu {  // composite
   static DEVICE bool keeps(i64 column, i64 diagonal) { return column >= diagonal; }
   static DEVICE bool has(i64 count, i64 diagonal) { return diagonal < count; }
 };

@@ -25,17 +25,15 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}
 _SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
+_MARKED = re.compile(r"struct (\w+) \{.*// composite")
 _TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
 
-# Families whose operators are composite, with the functors of their kernels. No other device must
-# have these loops, so no row of the YAML names them.
-_COMPOSITE = {
-    "dropout": ("dropout", "dropout_backward"), "moments": ("logsumexp", "var"),
-    "triangle": ("tril", "triu"),
-}  # fmt: skip
+# Families whose operators are composite. No other device must have their loops, so no row of the
+# YAML names them: their kernels mark the functors with `// composite`.
+_COMPOSITE = ("dropout", "moments", "triangle")
 
 FAMILIES = (*LOOPS, *_COMPOSITE)
 
@@ -95,6 +93,13 @@ def signless(family: str) -> frozenset[str]:
     """Return operators whose results are bitwise equal for signed and unsigned integers."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
+
+
+@cache
+def composite(family: str) -> tuple[str, ...]:
+    """Return the functors of a family of composite operators."""
+    text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
+    return tuple(_MARKED.findall(text))
 
 
 @cache
@@ -271,7 +276,7 @@ def _scan(family: str) -> list[Defines]:
 def _moments(family: str) -> list[Defines]:
     layouts = ("ROWS", "COLUMNS", "STRIDED", "PARTS")
     floats = [d for d in ALL if d.category >= FLOATING]
-    takes = [(op, d) for op in _COMPOSITE[family] for d in floats]
+    takes = [(op, d) for op in composite(family) for d in floats]
     return [
         define(op, d.short, layout)
         for op, d in takes for layout in layouts if op == "var" or not d.is_complex
@@ -281,11 +286,11 @@ def _moments(family: str) -> list[Defines]:
 def _dropout(family: str) -> list[Defines]:
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = ("CONTIGUOUS", "STRIDED")
-    return [define(op, s, name) for op in _COMPOSITE[family] for name in layouts for s in floats]
+    return [define(op, s, name) for op in composite(family) for name in layouts for s in floats]
 
 
 def _triangle(family: str) -> list[Defines]:
-    listed = [(op, w, "STRIDED") for op in _COMPOSITE[family] for w in WORDS.values()]
+    listed = [(op, w, "STRIDED") for op in composite(family) for w in WORDS.values()]
     listed += [(op, w, "ROWS") for op, w, _ in listed if w != "w128"]
     return [define(*v) for v in listed]
 

@@ -171,6 +171,9 @@ class DeviceEntry:
         "seen",
     )  # fmt: skip
     numpy_allocates = False
+    rule: Rule
+    name: str
+    launch: Any
 
     def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         self.rule, self.name = rule, loop

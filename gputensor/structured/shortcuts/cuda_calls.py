@@ -41,8 +41,9 @@ def learn(
     that must be 0, because the launch depends on them. order: the positions in args of the operands
     that are tensors; by default, those of all tensors in args.
     """
-    device, key = args[0]._device, _key(table, args, low_bits)
-    if key is None or device.type != "cuda" or not shape.numel:
+    device: Any = next((x._device for x in args if isinstance(x, Tensor)), None)
+    key = None if device is None else _key(table, args, device, low_bits)
+    if key is None or device is None or device.type != "cuda" or not shape.numel:
         return
     run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
     reads, params, count = _reads(args, order), _params(args), len(args)
@@ -56,6 +57,8 @@ def learn(
                 x = given[n]
                 if x is not value and not are_equal((x,), (value,)):
                     return otherwise(*given)
+            if _now() is not PLAIN:
+                return None
             addresses, low = [], 0
             for n, size in reads:
                 x = given[n]
@@ -66,7 +69,7 @@ def learn(
                 address = x._storage._data.ptr + x._offset * size
                 addresses.append(address)
                 low |= address
-            if low & low_bits or _now() is not PLAIN:
+            if low & low_bits:
                 return None
             tensor = allocate()
             run(pack(tensor._storage._data.ptr, *addresses, tail))
@@ -85,7 +88,8 @@ def learn_inplace(
     """Store the short cut of a call that writes to its first argument and returns it. The arguments
     are those of `learn`. fresh: a function that makes the tensor of the operand FRESH."""
     self = args[0]
-    device, key = self._device, _key(table, args, low_bits)
+    device = self._device
+    key = _key(table, args, device, low_bits)
     if key is None or device.type != "cuda" or not self._geometry.numel:
         return
     run, pack, tail = numbered(launch, device.index, (None, *_numbers(operands)), scalars)
@@ -135,9 +139,9 @@ def learn_inplace(
     store(table, kernel, key, make, device)
 
 
-def _key(table: Table, args: tuple[Any, ...], low_bits: int) -> Any:
+def _key(table: Table, args: tuple[Any, ...], device: Any, low_bits: int) -> Any:
     """Return the key that public functions look up, or None if there can be no short cut."""
-    device, parts = args[0]._device, list[Any]()
+    parts = list[Any]()
     for x, argument in zip(args, table.operator.schema.arguments):
         if isinstance(x, Tensor):
             if x._keys is not CUDA_KEYS or x._device is not device or x._address() & low_bits:

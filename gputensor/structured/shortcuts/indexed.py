@@ -81,7 +81,7 @@ def learn_read(
 def _learn_read_on_cuda(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: Places, made: Tensor
 ) -> None:
-    if comes_again(table, kernel, args, made._device):
+    if made._geometry.numel and comes_again(table, kernel, args, made._device):
         launch = launch_of("gather", "gather", at, made._geometry, reads=True)
         cuda_calls.learn(table, kernel, args, made._geometry, launch, (None, None), low_bits=0)
 

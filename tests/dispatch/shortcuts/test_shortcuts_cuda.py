@@ -543,3 +543,31 @@ def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
         for seed in range(12):
             outcome(seed, OnCuda, 60)
     assert len(set(made)) == 5
+
+
+EMPTY: dict[str, Callable[[Any, Any], Any]] = {
+    "take": lambda x, i: gt.take(x, i), "index_select": lambda x, i: x.index_select(0, i),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0), "x[i]": lambda x, i: x[i],
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "masked_fill": lambda x, i: x.masked_fill(x > 0, 1.0), "flip": lambda x, i: x.flip(0),
+    "cat": lambda x, i: gt.cat([x, x]), "softmax": lambda x, i: x.softmax(0),
+    "cumsum": lambda x, i: x.cumsum(0), "tril": lambda x, i: x.tril(), "1 - x": lambda x, i: 1 - x,
+    "var": lambda x, i: x.var(1), "half": lambda x, i: x.half(), "where": lambda x, i: gt.where(
+        x > 0, x, 0.0), "full": lambda x, i: gt.full(x.shape, 3.0, device=x.device),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_repeated_calls_without_elements(turned_on: None, name: str) -> None:
+    for sizes, count in (((2, 3), 0), ((0, 3), 0), ((3, 0), 2), ((2, 3), 2)):
+        for _ in range(4):
+            made = []
+            for device in ("cpu", "cuda"):
+                x = gt.ones(sizes, device=device)
+                i = gt.zeros(count, dtype=gt.int64, device=device)
+                try:
+                    y = EMPTY[name](x, i)
+                    made.append((tuple(y.shape), y.dtype, y.cpu().flatten().tolist()))
+                except gt.GpuTensorError as error:
+                    made.append(type(error))
+            assert str(made[0]) == str(made[1]), (sizes, count)
