@@ -144,9 +144,10 @@ DEVICE pack<scalar, PACK> load_unit(const char* at) {
 }
 
 // Combine the units [begin, end) of rows into x, where `begin` is the lane's first unit.
-// take(element): the value that is combined by O.
-template <class scalar, class O, bool STREAMS, class P, class acc, int CHAINS, int PACK, class T>
-DEVICE void reduce_packs(const P& p, const char* in, u32 begin, u32 end, acc (&x)[CHAINS][PACK],
+// take(element): the value that is combined by O. STRANDS: accumulators for each element of a pack.
+// (Chains define the macro CHAINS.)
+template <class scalar, class O, bool STREAMS, class P, class acc, int STRANDS, int PACK, class T>
+DEVICE void reduce_packs(const P& p, const char* in, u32 begin, u32 end, acc (&x)[STRANDS][PACK],
                          const T& take) {
   constexpr int FEW = SINGLY<PACK>;
   const u32 lanes = 1u << p.lane_bits;
@@ -169,7 +170,7 @@ DEVICE void reduce_packs(const P& p, const char* in, u32 begin, u32 end, acc (&x
       }
 #pragma unroll
       for (int e = 0; e < STRIDED_UNROLL * PACK; ++e) {
-        acc& into = x[e / PACK % CHAINS][e % PACK];
+        acc& into = x[e / PACK % STRANDS][e % PACK];
         into = O::combine(into, take(loaded[e / PACK].at[e % PACK]));
       }
       continue;
@@ -188,7 +189,7 @@ DEVICE void reduce_packs(const P& p, const char* in, u32 begin, u32 end, acc (&x
       }
 #pragma unroll
       for (int e = 0; e < FEW * PACK; ++e) {
-        acc& into = x[e / PACK % CHAINS][e % PACK];
+        acc& into = x[e / PACK % STRANDS][e % PACK];
         if (e / PACK < count && where[e / PACK] * PACK + e % PACK < p.run) {
           into = O::combine(into, take(loaded[e]));
         }
