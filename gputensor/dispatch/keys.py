@@ -306,6 +306,9 @@ PYTHON = functionality_bit("Python")
 # The bit of tensors whose class has `__torch_function__`. See as_torch/overrides/.
 OVERRIDES = functionality_bit("PythonDispatcher")
 
+# The bit of a block of gt.fuse.
+FUSE = functionality_bit("Fuse")
+
 # The bits of gt.func's tensors: batched tensors, and values with tangents.
 BATCHED, DUAL = map(functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
 

@@ -24,7 +24,7 @@ AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("Autograd
 # Code that restores a state calls `same` to keep this rule.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
-FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
+FUSING = (DEFAULT_INCLUDE | keys.FUSE, PLAIN[1])
 _OWN = {x: x for x in (PLAIN, BELOW, FUSING)}
 
 state: ContextVar[tuple[int, int]] = ContextVar("gputensor_dispatch", default=PLAIN)

@@ -17,7 +17,7 @@ from ..core.arguments import real
 from ..core.dtype import bfloat16, bool_, float16, float32, float64
 from ..core.geometry import Geometry, Sizes
 from ..dispatch import tls
-from ..dispatch.keys import BATCHED, DUAL, functionality_bit
+from ..dispatch.keys import BATCHED, DUAL, FUSE
 from ..dispatch.operator import Operator
 from ..iterator.coalesce import coalesce
 from ..iterator.order import dimension_order
@@ -31,7 +31,7 @@ from ..tensor.tensor import Tensor
 # --- by one kernel on CUDA ------------------------------------------------------------------------
 
 _OF_KERNEL = frozenset((float16, bfloat16, float32, float64))
-_COMPOSED = BATCHED | DUAL | functionality_bit("Fuse")
+_COMPOSED = BATCHED | DUAL | FUSE
 
 
 class _Layout(NamedTuple):

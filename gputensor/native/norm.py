@@ -20,7 +20,7 @@ from ..core.arguments import real
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import tls
-from ..dispatch.keys import functionality_bit
+from ..dispatch.keys import FUSE
 from ..iterator import overlap
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
@@ -34,7 +34,6 @@ from ..structured.layers.normalizing import (
 )  # fmt: skip
 from ..structured.layers.precision import check_floating, cast, wide
 
-_FUSE = functionality_bit("Fuse")
 
 # --- layer norm -----------------------------------------------------------------------------------
 
@@ -74,7 +73,7 @@ def native_layer_norm(
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
         return by_rows(input, rows, params, eps, layouts)
     kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
-    is_fusing = tls.state.get()[0] & _FUSE
+    is_fusing = tls.state.get()[0] & FUSE
     if kernels is not None and not (
         is_fusing and norm_kernels.is_composed_in_chains(kernels, input)
     ):

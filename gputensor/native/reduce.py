@@ -19,7 +19,7 @@ from ..core.dtype import FLOATING, INTEGER, dtype
 from ..core.dtype_rules import RULES
 from ..core.geometry import Geometry, Sizes, contiguous_geometry, reduced_sizes
 from ..dispatch import defaults, tls
-from ..dispatch.keys import functionality_bit
+from ..dispatch.keys import FUSE
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
@@ -353,10 +353,9 @@ def two_passes(
     found: TwoPasses | None = table.plans.get(key)
     if found is None:
         found = table.remember(key, TwoPasses(op, self, dims, keepdim, over))
-    return None if found.is_composed and tls.state.get()[0] & _FUSE else found
+    return None if found.is_composed and tls.state.get()[0] & FUSE else found
 
 
-_FUSE = functionality_bit("Fuse")
 _OF_PASSES = frozenset((
     dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64,
     dtypes.complex128,

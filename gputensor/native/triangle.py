@@ -19,7 +19,7 @@ from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..core.promotion import promote_types
 from ..dispatch import shortcuts, tls
 from ..dispatch.backend_select import resolve
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW, functionality_bit
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW, FUSE
 from ..iterator import overlap
 from ..iterator.coalesce import coalesce
 from ..kernels import stub
@@ -103,8 +103,6 @@ def _copied(op: str) -> Kernel:
 tril_: Kernel = _inplace("tril")
 triu_: Kernel = _inplace("triu")
 
-_FUSE = functionality_bit("Fuse")
-
 
 class _Layout(NamedTuple):
     """The layout of a kernel of family triangle: columns, rows and other dimensions of out and
@@ -159,7 +157,7 @@ def _launch(op: str, x: Tensor, shift: int, *, is_inplace: bool = False) -> _Lau
     shape, place = x._geometry, x._device
     if (
         place.type != "cuda" or not shape.numel or shape.dtype.is_float8
-        or tls.state.get()[0] & _FUSE
+        or tls.state.get()[0] & FUSE
     ):  # fmt: skip
         return None
     table = getattr(operators, op).table

@@ -18,7 +18,7 @@ from ..._generated import operators
 from ...core.device import CPU
 from ...dispatch import tls
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...dispatch.keys import LAZY, functionality_bit
+from ...dispatch.keys import FUSE, LAZY
 from ...dispatch.operator import Operator
 from ...iterator.config import NULLARY
 from ...iterator.plan import build
@@ -43,7 +43,6 @@ _OF = {
 # Operators whose kernels compute random numbers by `random._fill`.
 NAMES = {*[x.qualified_name for x in _OF.values()], "aten::random_", "aten::random_.to"}
 _PLACES = ("cpu", "cuda")
-_FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 
 
@@ -73,7 +72,7 @@ def recording(
             or self._device.type not in _PLACES or not is_own(self._device)
         ):  # fmt: skip
             return below(key_set, self, *args)
-        key_set &= ~_FUSE
+        key_set &= ~FUSE
         return operator.redispatch_table[key_set](key_set, self, *args)
 
     return record
@@ -96,7 +95,7 @@ def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) 
 
 
 def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
-    if not tls.state.get()[0] & _FUSE or out._device.type not in _PLACES:
+    if not tls.state.get()[0] & FUSE or out._device.type not in _PLACES:
         return False
     shape, place = out._geometry, out._device
     what = _known(loop, shape, place)

@@ -19,7 +19,7 @@ from ...core.arguments import exact
 from ...core.device import CPU
 from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry, reduced_sizes
-from ...dispatch.keys import LAZY, functionality_bit
+from ...dispatch.keys import FUSE, LAZY
 from ...dispatch.operator import Operator, Table
 from ...kernels import stub
 from ...kernels.cpu import quiet
@@ -33,7 +33,6 @@ from ..record.pending import Pending
 from ..record.recorder import current
 from .reductions import LARGE, SHORT, has_short_rows
 
-_FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 _HALVES = (float16, bfloat16)
 
@@ -94,7 +93,7 @@ def recording(
 
     def below(key_set: int, *args: Any) -> Any:
         if make is _layer_norm and _is_composed(operator.table, *args[:2]):
-            return operator.redispatch_table[key_set & ~_FUSE](key_set & ~_FUSE, *args)
+            return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
         return run_first(key_set, *args)
 
     known: dict[Any, Made | None] = {}

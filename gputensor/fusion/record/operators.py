@@ -26,7 +26,7 @@ from .pending import Pending
 from .recorder import current, kernels_of, runs_at_once
 
 _KEY = keys.key("Fuse")
-FUSE = keys.functionality_bit("Fuse")
+FUSE = keys.FUSE
 BELOW = keys.below("Fuse")
 _state = tls.state
 

@@ -42,7 +42,7 @@ _MAKERS = {cpu.__name__, elementwise.__name__, pointwise.__name__}
 # A call of this function takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _now = current.get
-_FUSE = keys.functionality_bit("Fuse")
+_FUSE = keys.FUSE
 _LAST = LONGEST - 1
 
 

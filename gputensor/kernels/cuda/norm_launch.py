@@ -85,10 +85,6 @@ class Norm(launch.Queued):
             width > 1, numel,
         )  # fmt: skip
 
-    def is_taken(self) -> bool:
-        """Return True if the kernels' indices have enough bits for these sizes."""
-        return 0 < self.numel < 1 << 31
-
     def normalize_rows(self, device_index: int, eps: float, **operands: int) -> None:
         """Write `out`, `mean` and `rstd`."""
         params = self._params(operands, self.row_count, eps)
