@@ -24,7 +24,7 @@ constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in regis
 
 // norm_launch.py packs this struct. An operand that a kernel lacks is null.
 // mean, rstd: one entry per row or channel. A channel of a sample has the entry `sample *
-// sample_stats + channel / per_stat`. has_variance: `rstd` contains variances. count: the number of
+// sample_stats + channel / per_row`. has_variance: `rstd` contains variances. count: the number of
 // elements of a row or channel. per_channel: of a channel in one sample. repeat: the number of rows
 // of a sample, or of channels, after which the parameters repeat. sums_of_grad, sums_of_product:
 // the gradients of bias and weight. parts: two results of each segment of a channel. in_packs:
@@ -35,8 +35,8 @@ template <class acc> struct norm_params {
   acc *sums_of_grad, *sums_of_product, *parts;
   f64 eps, momentum, unbiased;
   divider per_channel, repeat;
-  u32 rows, count, channels, per_row, sample_stats, per_stat, lane_bits, slot_bits;
-  u32 segments, per_segment, in_packs, numel, has_variance, narrow_stats, narrow_numbers, unused;
+  u32 rows, count, channels, per_row, sample_stats, lane_bits, slot_bits;
+  u32 segments, per_segment, in_packs, numel, has_variance, narrow_stats, narrow_numbers;
 };
 
 template <class scalar, class acc>
@@ -443,7 +443,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_
   const norm_channel<acc_t> at(p);
   char* const operands[2] = {p.x, p.grad};
   const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
-  const u32 own = at.channel / p.per_stat;
+  const u32 own = at.channel / p.per_row;
   products_of<scalar_t, acc_t> found = {
       p, own, mean_of<scalar_t>(p, own), rstd_of<scalar_t>(p, own), 0, 0};
   at.each<scalar_t>(p, operands, found);

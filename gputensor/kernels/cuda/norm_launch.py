@@ -29,7 +29,7 @@ _OPERANDS = (
     "x", "grad", "out", "mean", "rstd", "weight", "bias", "running_mean", "running_var",
     "sums_of_grad", "sums_of_product", "parts",
 )  # fmt: skip
-_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I16I")
+_ADDRESSES, _NUMBERS = Struct(f"<{len(_OPERANDS)}Q"), Struct("<3d8I14I")
 
 
 class Norm(launch.Queued):
@@ -81,7 +81,7 @@ class Norm(launch.Queued):
         per_row = channels // (groups or channels)
         self.dividers: tuple[int, ...] = (*divider(size), *divider(groups or channels))
         self.tail: tuple[int, ...] = (
-            channels, per_row, groups, per_row, lane_bits, slot_bits, self.segments, per_segment,
+            channels, per_row, groups, lane_bits, slot_bits, self.segments, per_segment,
             width > 1, numel,
         )  # fmt: skip
 
@@ -131,7 +131,7 @@ class Norm(launch.Queued):
         unbiased = self.count / (self.count - 1) if self.count > 1 else math.nan
         return _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS]) + _NUMBERS.pack(
             eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance,
-            operands.get("narrow_stats", 0), operands.get("narrow_numbers", 0), 0,
+            operands.get("narrow_stats", 0), operands.get("narrow_numbers", 0),
         )  # fmt: skip
 
     def _over_channels(self, device_index: int, name: str, params: bytes) -> None:
