@@ -37,9 +37,7 @@ def allocate(nbytes: int) -> np.ndarray:
     """Return `nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
     try:
         return np.empty(nbytes, _uint8) if nbytes < ALIGNED_FROM else _allocate_large(nbytes)
-    # The request may exceed the address space. If not even the MemoryError can be allocated, Python
-    # raises SystemError.
-    except (MemoryError, ValueError, OverflowError, SystemError):
+    except (MemoryError, ValueError, OverflowError):  # The request may exceed the address space.
         raise errors.out_of_memory("cpu", nbytes, {}) from None
 
 
