@@ -1,5 +1,5 @@
-"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, or `compare OLD [NEW]`,
-`merge PART…`, `report FILE`, `env`.
+"""The command `python -m bench`, with `run NAME [--device cpu|cuda] [--out DIR] [--check]`,
+`compare OLD [NEW]`, `merge PART…`, `report FILE` or `env`.
 
 `run` prints a Markdown table. With --out it also writes a record (`record.schema.json`) after every
 case, and at the end the table and, if matplotlib is installed, plots. Exit status: 0 success; 1 if
@@ -207,9 +207,9 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
             file=sys.stderr,
         )
         return BAD_INPUT
-    around = environment(args.device, argv)  # before the run adds its own load
+    around = environment(args.device, argv)  # called before the run, which makes CPUs busy
     if args.out is not None and "note" in inspect.signature(module.run).parameters:
-        # write a record after each case, so that an interrupted run keeps the cases before
+        # write a record after each case, so that an interrupted run keeps the measured cases
         options["note"] = lambda data: _write(data, _completed(around, data, args), args.out)
     try:
         data = module.run(args.device, **options)
@@ -234,8 +234,8 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
-    """Return the numbers of the cases that are missing in the existing records, or None for all
-    cases."""
+    """Return the numbers of the cases that no existing record contains, or None if there is no
+    record. None stands for all cases."""
     there = [records.read(Path(path)) for path in paths if Path(path).exists()]
     done = {case["number"] for data in there for case in data["cases"]}
     done.update(number for data in there for number in data.get("refused", ()))
@@ -248,8 +248,8 @@ def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
 def _completed(
     around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Add facts to the environment that are known only after a run: versions of imported libraries,
-    and missing parts."""
+    """Return the environment with facts that are known only after a run: the versions of libraries
+    that the run imported, and the unmet conditions for publication."""
     made = around | {
         "versions": around["versions"] | peers.versions()
     }  # some modules are imported only when needed

@@ -1,4 +1,4 @@
-"""The benchmarks of `python -m bench run`, and where the module of each is."""
+"""Names of the benchmarks of `python -m bench run`, and a function that imports a benchmark."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FOLDER = Path(__file__).parent
 
 
 def module(name: str) -> Any:
-    """Return the module of a benchmark: `NAME.py` or `NAME/` in this folder, or `NAME.py` in one of
-    its folders. Raises: LookupError if no benchmark has this name."""
+    """Import and return the module of a benchmark: the package `NAME/` or the module `NAME.py` in
+    this folder, or `NAME.py` in a subfolder. Raises: LookupError if no benchmark has this name."""
     if name not in NAMES:
         raise LookupError(f"no benchmark is called {name!r}")
     patterns = (f"{name}/__init__.py", f"{name}.py", f"*/{name}.py")

@@ -19,7 +19,7 @@ SIZES = [("4 B", 1, 300), ("64 KiB", 1 << 14, 20), ("1 MiB", 1 << 18, 4), ("16 M
 
 
 def best(mpi: Any, sides: list[Callable[[], Any]], calls: int) -> list[float]:
-    """Return the seconds of one call of each side: the best of many rounds."""
+    """Return the seconds of one call for each callable in `sides`: the least of all rounds."""
     found = [float("inf")] * len(sides)
     for _ in range(ROUNDS):
         for n, side in enumerate(sides):

@@ -27,7 +27,7 @@ LIBRARIES = ("gputensor", "numpy")
 
 
 def _programs() -> dict[str, Program]:
-    """Return programs on an array with 64 chunks of rows, and a matrix with one chunk."""
+    """Return programs on (x, y). x: an array with 64 chunks of rows. y: a matrix with one chunk."""
     svd = import_module("dask.array").linalg.svd
     return {
         "x.sum()": lambda x, y: x.sum(),

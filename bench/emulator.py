@@ -237,7 +237,8 @@ def _case(name: str, threads: int, barriers: int, sample: timing.Sample) -> dict
 
 
 def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
-    """Measure every kernel alternately without checks and with checks of writes."""
+    """Measure every kernel without access checks and with checks of writes, in alternating
+    rounds."""
     checked = {checks: _with_checks(inputs, checks) for checks in ("", "writes")}
     cases = []
     for name in checked[""]:
@@ -251,8 +252,8 @@ def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
 
 
 def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
-    """Return calls of new kernels with these checks. (A kernel keeps the checks of its first
-    launch.)"""
+    """Return calls of kernels with these access checks. The kernels are new, because a kernel keeps
+    the checks of its first launch."""
     with gt.cuda.emulator_settings(sanitize=checks):
         sides = {name: side for name, side in _ours(inputs)[0].items() if name != "nothing"}
         n = DENSE_SIZE
@@ -298,7 +299,7 @@ def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
             del os.environ["GPUTENSOR_CACHE_DIR"]
             if kept is not None:
                 os.environ["GPUTENSOR_CACHE_DIR"] = kept
-    # the number of threads is not used in this case
+    # 0 threads: the time per thread has no meaning in this case
     return _case("block_sum, from an edit to the result", 0, 0, sample)
 
 

@@ -28,7 +28,8 @@ NAME = "fuse"
 ELEMENTS = 4 << 20
 # Peer -> lower bound of our speed divided by the peer's speed, as a geometric mean over the chains.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
-# The same for 1/64 of the elements, where a call costs as much as its computation.
+# The same bounds for operands with 1/64 of the elements. There the overhead of a call takes as long
+# as its computation.
 OF_SMALL = {"eager": 2.5, "torch.compile": 1.0}
 
 Function = Callable[..., Any]
@@ -36,8 +37,8 @@ Function = Callable[..., Any]
 
 # --- the chains -----------------------------------------------------------------------------------
 
-# The module, and functions that NumPy writes in another way. `_written_for` replaces these globals
-# for each library, so that the chains are programs of that library.
+# The chains below use the module `m`, and functions for operations that NumPy spells differently.
+# `_written_for` replaces these globals, so that a chain runs with another library.
 m: Any = gt
 
 
@@ -104,7 +105,8 @@ def _gelu(x: Any, y: Any) -> Any:
 
 
 def _black_scholes(x: Any, y: Any) -> Any:
-    """The price of a call option, with a logistic approximation of the normal distribution."""
+    """Return the price of a call option, with a logistic approximation of the normal
+    distribution."""
     d1 = (m.log(x / y) + 0.065) / 0.3
     d2 = d1 - 0.3
     return x / (1 + m.exp(-1.702 * d1)) - y * 0.98 / (1 + m.exp(-1.702 * d2))
@@ -122,7 +124,7 @@ def _adam(x: Any, y: Any) -> Any:
 
 
 def _luma(x: Any, y: Any) -> Any:
-    """The clamped luma of three planes."""
+    """Return the luma of three planes, clamped from above."""
     light = 0.299 * x + 0.587 * y + 0.114 * (x + y) + 0.0625
     return m.where(light > 1.5, 1.5 + 0 * x, light)
 
@@ -177,7 +179,7 @@ CASES: dict[str, Function] = {
     "Black-Scholes": _black_scholes, "leapfrog": _leapfrog, "Adam": _adam,
     "Mandelbrot, 4 steps": _mandelbrot, **REDUCED, **PIXELS,
 }  # fmt: skip
-# The greatest number of elements in a row.
+# The greatest number of elements in a row of an operand.
 COLUMNS = 2048
 
 
@@ -185,7 +187,7 @@ COLUMNS = 2048
 
 
 def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Return each library's call of a function with these ndarrays."""
+    """Return library -> a call of the function on x and y."""
     a, b = (gt.from_numpy(v).to(device) for v in (x, y))
     ours, numpys = _written_for(gt, function), _written_for(np, function)
     fused = gt.fuse(ours)
@@ -210,7 +212,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
 
 
 def _expression(function: Function) -> str:
-    """Return a function as an expression for numexpr."""
+    """Return the text of a function's expression, for numexpr."""
 
     class Text(str):
         pass
@@ -231,7 +233,8 @@ def _expression(function: Function) -> str:
 
 
 def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
-    """Compare with a tolerance for other orders of summation. Bytes may differ by one."""
+    """Return True if the results are close. The tolerance covers different orders of summation;
+    bytes may differ by one."""
     if made.dtype == np.uint8:
         return bool((np.abs(made.astype(np.int16) - wanted) <= 1).all())
     return np.allclose(made, wanted, 1e-3, 1e-4, equal_nan=True)

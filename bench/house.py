@@ -27,7 +27,8 @@ from .records import record
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
-# The number of lines with which one person can still know the whole package.
+# Upper bound of the handwritten Python lines in gputensor/. One person can still know a package of
+# this size.
 HANDWRITTEN = 85_000
 # HOST: benchmarks of host times. TURNS: the number of processes for each commit. TOLERANCE: our
 # time may be this multiple of the time of the record's commit, because a shared machine has noise.
@@ -114,8 +115,9 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Yield our times divided by the times of the record's commit, measured alternately on this
-    machine. (The record's ratios to PyTorch are valid only on the machine that measured them.)"""
+    """Yield gputensor's host times divided by the times of the record's commit. Both commits are
+    measured alternately on this machine, because the record's ratios to PyTorch are valid only on
+    the machine that measured them."""
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")
         commit = kept["environment"]["commit"]["hash"]
@@ -150,7 +152,8 @@ def _clone(commit: str = "HEAD") -> Iterator[Path]:
         yield clone
 
 
-# With these variables set, a clone would import another package, or `make` would print its folder.
+# Variables that a clone must not inherit. PYTHONPATH would make the clone import another package;
+# the others would make `make` print its folder.
 _OURS = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
 
 

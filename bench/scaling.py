@@ -25,7 +25,7 @@ from .measurement import timing
 
 NAME = "scaling"
 PARTS = (1, 2, 4)
-BUDGET = 0.9  # mpi4py's time / ours, for 16 MiB between two ranks
+BUDGET = 0.9  # lower bound of mpi4py's time / ours, for 16 MiB between two ranks
 NBYTES = 1 << 24
 BATCH, WIDTH, SIDE, CHUNKS = 4096, 768, 2048, 32
 TRAINING = f"training step, batch {BATCH}"
@@ -67,7 +67,7 @@ def run(device: str = "cpu", rounds: int = 3, scale: int = 1) -> dict[str, Any]:
 
 
 def _ranks(n: int, scale: int) -> dict[str, float]:
-    """Return the measurements that `_rank` makes in n ranks."""
+    """Start n ranks, which run `_rank`, and return their measurements."""
     here = str(Path(sys.executable).parent)
     launcher = shutil.which("mpiexec", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
     done = subprocess.run(
@@ -80,7 +80,7 @@ def _ranks(n: int, scale: int) -> dict[str, float]:
 
 
 def _rank(scale: int) -> None:
-    """Do one rank's part of the work. Rank 0 prints the nanoseconds."""
+    """Measure all programs as one of the ranks. Rank 0 prints the nanoseconds."""
     dist.init_process_group()
     (training,), (transform,) = _best(5, _training(scale)), _best(5, _transform(scale))
     found = {TRAINING: training, TRANSFORM: transform}
@@ -106,7 +106,7 @@ def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
             start = time.perf_counter_ns()
             call()
             found.append(float(time.perf_counter_ns() - start))
-    return [min(found[1:]) for found in times]  # the first calls make plans
+    return [min(found[1:]) for found in times]  # skip the first calls, which make plans
 
 
 def _training(scale: int) -> Callable[[], object]:
@@ -131,7 +131,7 @@ def _training(scale: int) -> Callable[[], object]:
 
 
 def _transform(scale: int) -> Callable[[], object]:
-    """Return the Fourier transform of examples/fft_parallel.py."""
+    """Return a function that runs the Fourier transform of examples/fft_parallel.py."""
     x = gt.randn(SIDE // scale, SIDE // scale).tensor_split(dist.get_world_size())[dist.get_rank()]
     return lambda: gt.fft.fft(dist.redistribute(gt.fft.fft(x, dim=1), 0, 1), dim=0)
 
@@ -199,7 +199,7 @@ class _environment:
 
 
 def _by_kind(record: dict[str, Any]) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """Yield (kind, what was measured, {number of processes: ns})."""
+    """Yield (kind of processes, measured program, {number of processes: ns})."""
     found: dict[tuple[str, str], dict[int, float]] = {}
     for case in record["cases"]:
         n, kind = case["name"].split()

@@ -24,26 +24,28 @@ from .sweep_cases import SIZES, Case, arguments, cases
 NAME = "sweep"
 THREADS = 2
 GOAL = {"numpy": 1.0, "torch": 0.7}
-# A case needs a reason if PyTorch's time / ours is lower.
+# A case needs a reason if PyTorch's time / ours is lower than this number.
 BELOW = 0.5
 # If a call takes longer than this number of seconds, it is not measured at larger sizes.
 LONGEST_S = 0.5
 # If one call of every library together takes longer than this, each is called three times.
 # Otherwise the number of rounds is the requested number, or as many as fit into twice this time.
 _LONG_S = 0.05
-# A running benchmark writes its record again after this number of seconds.
+# While the benchmark runs, it writes its record at intervals of this number of seconds.
 _NOTE_S = 30.0
-# At most this number of elements is written per element read, which excludes outer products.
+# A case, such as an outer product, is excluded if its result has more elements than this multiple
+# of the case's size.
 _MOST_TIMES = 4
 
-# Operators whose results are not determined: the order of equal elements, the signs of vectors or
-# the order of writes. In f16 also grid_sampler_2d and histc, because PyTorch rounds positions on
-# the grid and edges of bins first.
+# Operators whose results are not compared. The results of most are not determined: the order of
+# equal elements, the signs of vectors or the order of writes. For grid_sampler_2d, and for histc in
+# f16, PyTorch first rounds positions on the grid and edges of bins.
 OPEN = {
     "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
     "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",
 }  # fmt: skip
-# (operator or family, dtype or "") -> the reason why it takes more than twice PyTorch's time.
+# (operator, family or "", dtype, "small" or "") -> the reason why such a case takes more than twice
+# PyTorch's time.
 REASONS: dict[tuple[str, str], str] = {
     ("", "small"): "a call from Python costs more than PyTorch's from C++",
     ("", "float16"): "NumPy casts f16 one element at a time, 1 ns to f32 and 2 ns back",
@@ -124,7 +126,7 @@ Given = tuple[list[Any], dict[str, Any]]
 
 
 def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
-    """Return each library's call of a case."""
+    """Return library -> a call of the case."""
     args, kwargs = given
     base, _, overload = case.op.partition(".")
     ours = getattr(getattr(gt.ops.aten, base), overload or "default")
@@ -147,8 +149,8 @@ def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]
 
 
 def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
-    """Return NumPy's call, followed by a copy if its result is a view, and the seconds of one
-    call."""
+    """Return (NumPy's call, seconds of one call). If the result is a view, the returned call also
+    copies it."""
     made, taken_s = _timed(side)
     if isinstance(made, np.ndarray) and made.base is not None:
         return lambda: side().copy(), taken_s
@@ -187,7 +189,7 @@ def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
         return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
     if not isinstance(ours, gt.Tensor):
         return bool(ours == theirs)
-    if ours.dtype is gt.complex32:  # NumPy has no such dtype
+    if ours.dtype is gt.complex32:  # NumPy has no complex32
         ours, theirs = gt.view_as_real(ours), peers.torch("cpu").view_as_real(theirs)
     x, y = ours.numpy(), theirs.resolve_conj().numpy()
     if x.shape != y.shape or x.dtype != y.dtype:

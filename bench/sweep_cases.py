@@ -179,7 +179,7 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
     """Return True if the operator's tensors are not larger at this size than at the next smaller
-    size. The sizes of operators of cubic cost are limited."""
+    size. This happens because the sizes of operators with cubic cost are limited."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:
@@ -263,6 +263,6 @@ def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 def _numbers(seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     made = random.random(SIZES[-1], np.float32)
-    made *= np.float32(0.79)  # multiplied by 10 and truncated: 1 to 8
+    made *= np.float32(0.79)  # 10 * x, truncated, is then an integer from 1 to 8
     made += np.float32(0.105)
     return made

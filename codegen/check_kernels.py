@@ -59,14 +59,15 @@ def _missing(op: Op) -> Iterator[Missing]:
 
 
 def defines(family: str, name: str) -> bool:
-    """Return True if native/<family>.py defines `name` at the top level. Keys of tables do not
-    count."""
+    """Return True if native/<family>.py defines `name` at the top level. Keys of dicts are not
+    definitions."""
     return name in python_names(paths.native(family))
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """Group names of functions by the module that defines them, such as `autograd.formulas.reduce`.
-    Names that no module defines are operators; they are listed under the package."""
+    """Return a dict from module to the functions that it defines, for the names that formulas use.
+    Example of a module: `autograd.formulas.reduce`. Names that no module defines are operators.
+    They are listed under `autograd.formulas`."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

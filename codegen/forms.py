@@ -111,8 +111,9 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """Return the dispatch key for a form that calls another operator. An in-place form of an
-    implicit composite is differentiated through the operator that it calls."""
+    """Return the dispatch key for a form that calls another operator. For an in-place form of an
+    implicit composite, it is CompositeImplicitAutograd: autograd differentiates the called
+    operator."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
 
@@ -125,8 +126,8 @@ def _derivatives(of: Op, kind: str) -> dict[str, str]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Return derivatives of zero, for an in-place form whose result does not depend on the
-    operands."""
+    """Return formulas for gradients of zero, for an in-place form whose result does not depend on
+    the operands."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 
@@ -167,7 +168,8 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
 
 
 def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the out form's schema for several results. Its overload name is PyTorch's."""
+    """Return the schema of an out form with several results, or None if `name` is not an out form.
+    The overload name is the name in PyTorch."""
     base, _, overload = name.partition(".")
     if base != entry.base or not overload:
         return None

@@ -35,7 +35,8 @@ TESTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Call `overload` if `condition` is true. "" means always.
+    """One branch of a merged function: call `overload` if `condition` is true. An empty condition
+    is always true.
 
     arguments: schema name -> expression, for arguments that are not simply passed by name.
     """
@@ -157,7 +158,7 @@ class _Overloads:
         return Merge(tuple(found), tuple(cases), tuple(preamble), tuple(forms))
 
     def default(self, name: str) -> str:
-        """Return the parameter's default, or "" if all overloads require the parameter at one
+        """Return the parameter's default, or "" if all overloads require the parameter at the same
         position.
 
         The result is None instead of the overloads' defaults if the code must test whether an
@@ -180,8 +181,8 @@ class _Overloads:
     # -- from positions to names ----------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
-        """Return lines that assign values to their names, and True if positional arguments are
-        received as `*args`."""
+        """Return (lines, takes_args). The lines assign positional arguments to the parameters of
+        their overload. takes_args: True if positional arguments are received as `*args`."""
         owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)

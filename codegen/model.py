@@ -22,7 +22,7 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, in the order of the arguments that are written.
+# Names of alias sets, such as `a` in `Tensor(a!)`: the first written argument has the first name.
 NAMES_OF_SETS = "abcdefgh"
 # Namespaces other than `aten` that have rows. All kernels of such a namespace are in one family.
 OTHERS = ("_c10d_functional",)
@@ -40,7 +40,8 @@ IMPLICIT = COMPOSITE[0]
 # Name of a tuple of bools in a formula for several operands: True for each operand whose gradient
 # is needed.
 MASK = "grad_input_mask"
-# Word in place of a kernel's name: the operator only calls the operator named after this word.
+# Word in place of a kernel's name in `Op.dispatch`: the operator only calls the operator in
+# `Op.follows`.
 FORWARD = "forward"
 
 # Autocast policies, and the dispatch keys of device types that a row may name.
@@ -56,8 +57,8 @@ AUTOCAST_POLICIES = {
 AUTOCAST_DEVICES: tuple[str, ...] = load_module("core.device").AUTOCAST_DEVICES
 # Properties of an operand that an operator may read without reading its elements.
 READS = ("geometry", "conjugates", "storage")
-# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first,
-# fallbacks/lazy_views.py all others, which come from the field `reads`.
+# Tags that PyTorch does not have. dispatch/boxing/calling.py uses the first tag.
+# fallbacks/lazy_views.py uses the others, which are made from the field `reads` of an entry.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
@@ -69,7 +70,7 @@ TAGS = (
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
-# (kernel factory, family) of the out forms that store short cuts.
+# (kernel factory, family) of the only out forms that store short cuts.
 _SHORT_OUT = (("out", "unary"), ("out", "binary"), ("out", "comparison"))
 
 
@@ -168,8 +169,8 @@ class Op:
 
     @property
     def taken(self) -> FunctionSchema:
-        """The parameters of the Python function: the schema's arguments, with a memory format made
-        keyword-only."""
+        """The parameters of the Python function: the `signature` of the row or, without one, the
+        schema's arguments with a keyword-only memory format."""
         if self.signature is not None:
             return self.signature
         arguments = tuple(
@@ -212,7 +213,7 @@ class Op:
 
     @property
     def public_name(self) -> str:
-        """The name behind `gt.`, such as `linalg.inv` for linalg_inv."""
+        """The name after `gt.`, such as `linalg.inv` for linalg_inv."""
         if self.python_module not in MODULES:
             return self.base
         return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
@@ -273,7 +274,8 @@ class Op:
 
     @property
     def leaves_short_cuts(self) -> bool:
-        """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
+        """True if the operator's CPU kernel may store short cuts. See Note [Short cuts] in
+        gputensor/dispatch.
 
         Kernels made by a family's factory may store them if all operands are plain tensors. Of the
         out forms, only those of pointwise operators store them.
@@ -287,7 +289,8 @@ class Op:
 
     @property
     def is_scaled(self) -> bool:
-        """True if its short cuts serve calls with `alpha` 1."""
+        """True if `alpha` is the only argument besides two operands and `out`. Short cuts of such
+        an operator serve calls with `alpha` 1."""
         return [a.name for a in self.arguments[2:] if a.name != "out"] == ["alpha"]
 
     @property
@@ -305,8 +308,7 @@ class Op:
 
     @property
     def is_forward(self) -> bool:
-        """True if the operator only calls another overload, or is an overload under a second
-        name."""
+        """True if the operator only calls another overload, as an alias does."""
         return (self.dispatch or {}).get(IMPLICIT) == FORWARD
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import generate, paths
 from .model import Model
 
-# Lines of generated text per overload, including stubs.
+# Upper bound of the generated lines per overload, including stubs.
 BUDGET = 25
 
 

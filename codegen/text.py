@@ -42,7 +42,8 @@ class Line(str):
         return Line(margin + self.head, self.items, self.tail, self.sign, margin + self)
 
     def lines(self) -> list[str]:
-        """Return the line in one piece, or filled up to WIDTH."""
+        """Return the line in one piece or, if it is too long, as several lines filled up to
+        WIDTH."""
         if len(self) <= WIDTH:
             return [str(self)]
         start = self.head.lstrip()
@@ -99,7 +100,7 @@ def imported(module: str, names: Sequence[str]) -> Line:
 
 
 def wrap(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """Return `head` + items + `tail` as a line that may be broken. head ends with the opening
+    """Return `head` + items + `tail` as a line that `joined` may break. head ends with the opening
     bracket; tail begins with the closing bracket."""
     return [Line(head, items, tail)]
 

@@ -35,8 +35,9 @@ def print_places(known: Model, name: str) -> int:
 
 
 def places(op: Op) -> list[tuple[str, str]]:
-    """Return (what, where) pairs in the order of a call: names, generated code, native code,
-    kernels, and last the row of its tests."""
+    """Return (what, where) pairs in the order of a call: names, generated code, native code and
+    kernels. The last pairs are the row of the operator's tests and the line in
+    docs/operators.md."""
     found = [("public", ", ".join(public_names(op)) or "gt.ops only"), ("schema", op.full_schema)]
     found.append(("yaml", f"{paths.shown(paths.YAML)}:{op.line}"))
     natives = op.natives

@@ -1,4 +1,5 @@
-"""A hook of mkdocs (mkdocs.yml): what `make docs` adds to the pages of this folder.
+"""MkDocs hook (see mkdocs.yml) for `make docs`. It adds pages, such as the reference, to the pages
+of this folder.
 
 The reference describes the package as it is imported, because families of operators load on first
 use and their functions are in no module's text. For every public name a stub with its signature and
@@ -89,7 +90,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages and pictures that are not in this folder."""
+    """Add to the site the pages and pictures that are not in this folder, and return `files`."""
     for source, uri in (PAGES | _results()).items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, uri, content=_links(text, source, uri)))
@@ -117,7 +118,8 @@ def _decisions(docs: Path) -> list[str]:
 
 
 def _links(text: str, source: str, uri: str) -> str:
-    """Rewrite the links of the repository's page `source` for its place `uri` in the site."""
+    """Return the text of the page `source` with links that are valid at the address `uri` of the
+    site."""
 
     def relink(match: re.Match[str]) -> str:
         mark, label, target = match.groups()
@@ -128,7 +130,7 @@ def _links(text: str, source: str, uri: str) -> str:
         there = (PAGES | _results()).get(place, place.removeprefix("docs/"))
         is_shown = place.startswith(("docs/", "bench/results/")) and not place.endswith(".json")
         if place not in PAGES and not is_shown:
-            return str(label)  # a file of the repository
+            return str(label)  # the file is not in the site
         near = os.path.relpath(there, os.path.dirname(uri) or ".")
         return f"{mark}[{label}]({near}{sharp}{anchor})"
 
@@ -142,7 +144,8 @@ def _links(text: str, source: str, uri: str) -> str:
 
 
 def _reference() -> dict[str, str]:
-    """Return page -> its text, and write the stubs that mkdocstrings reads for them."""
+    """Return a dict from each page of the reference to its text. Write the stubs that mkdocstrings
+    reads for these pages."""
     pages = {"reference/functions.md": _functions(), "reference/tensor.md": _tensor()}
     others = [n for n in _names(gt) if n not in index.FUNCTIONS and n != "Tensor"]
     _write("gt", gt, [*index.FUNCTIONS, "Tensor", *others])
@@ -200,7 +203,8 @@ def _names(of: Any) -> list[str]:
 
 
 def _write(name: str, of: Any, names: list[str]) -> None:
-    """Write the stub of a module: signatures and docstrings, as Python that is only read."""
+    """Write the stub of a module: signatures and docstrings, as Python code that is parsed and
+    never run."""
     path = STUBS.joinpath(*name.split("."))
     path.mkdir(parents=True, exist_ok=True)
     (path.parent / "__init__.py").touch()
@@ -230,13 +234,14 @@ def _stub(name: str, made: Any, of: Any) -> str:
 
 
 def _member(cls: Any, name: str) -> Any:
-    """Return the attribute of a class without binding it. getattr replaces a placeholder first."""
+    """Return the attribute of a class without binding it. The call of getattr replaces the
+    placeholder of a lazily loaded attribute first."""
     getattr(cls, name)
     return inspect.getattr_static(cls, name)
 
 
 def _typed() -> dict[tuple[bool, str], list[ast.FunctionDef]]:
-    """Return (True for a method, name) -> the functions in the committed stubs, one for each
+    """Return a dict from (is_method, name) to the functions in the committed stubs, one for each
     overload."""
     found: dict[tuple[bool, str], list[ast.FunctionDef]] = {}
     for name in ("functions", "methods"):
@@ -269,7 +274,7 @@ def _formulas(match: re.Match[str]) -> str:
 
 
 class _Bare(str):
-    """An annotation or default that is written as it is."""
+    """A string whose repr is the string itself, so that a signature shows it without quotes."""
 
     __repr__ = str.__str__
 

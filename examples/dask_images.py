@@ -20,8 +20,8 @@ SIDE, PER_CHUNK, PATTERNS = 64, 200, 3
 
 
 def images(block_info=None) -> gt.Tensor:
-    """Make a chunk of images, (n, 3, SIDE, SIDE), uint8: sums of several patterns and noise. Each
-    run of the program makes the same images."""
+    """Return a chunk of images (n, 3, SIDE, SIDE) in uint8. Each image is a sum of several patterns
+    and noise. The images are the same in every run of the program."""
     (first, last), *_ = block_info[None]["array-location"]
     generator = gt.Generator().manual_seed(first)
     axis = gt.linspace(0, 3.14, SIDE)
@@ -36,7 +36,7 @@ def images(block_info=None) -> gt.Tensor:
 
 
 def features(block: gt.Tensor, mean: gt.Tensor, deviation: gt.Tensor) -> gt.Tensor:
-    """Normalise images and average them over tiles of 8 by 8: (n, 192)."""
+    """Normalise images. Return the mean of each tile of 8 by 8 pixels, as (n, 192)."""
     normal = (block.float() - mean[:, None, None]) / deviation[:, None, None]
     return gt.nn.functional.avg_pool2d(normal, SIDE // 8).reshape(block.shape[0], -1)
 

@@ -18,7 +18,8 @@ import os
 import time
 from collections.abc import Callable
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes use the CPUs, so each has one thread
+# one thread in each process, because the processes share the CPUs
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gputensor as gt
 import gputensor.distributed as dist
@@ -27,7 +28,8 @@ ROUNDS = 7
 
 
 def rows(numbers: gt.Tensor, size: int) -> gt.Tensor:
-    """Return rows of the matrix by their numbers. They do not depend on the number of processes."""
+    """Return the rows of the matrix with these numbers. Their elements do not depend on the number
+    of processes."""
     y, x = numbers.unsqueeze(1), gt.arange(size)
     waves = gt.sin(x * 0.37 + y * 0.11) + gt.cos(x * 0.05 - y * 0.23)
     return (waves + ((x * 7919 + y * 104729) % 1013) / 1013).float()

@@ -1,5 +1,4 @@
-"""Trains a small transformer on this project's documentation, character by character, and lets it
-write text.
+"""Trains a small character-level transformer on this project's documentation and generates text.
 
     python examples/gpt.py                       # under two minutes on the CPU
     python examples/gpt.py --steps 200 --prompt "A tensor is "
@@ -35,8 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Text:
-    """A text with its characters as numbers. Every tenth section is held out, so each page is in
-    both parts."""
+    """A text with its characters as numbers. Every tenth section of `stretch` characters is held
+    out, so that both parts contain text from everywhere in the documentation."""
 
     stretch = 2_000
 
@@ -113,8 +112,8 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Maps characters (batch, length) to scores for the next character (batch, length,
-    characters)."""
+    """Transformer that maps characters (batch, length) to scores for the next character (batch,
+    length, characters)."""
 
     def __init__(
         self, characters: int, length: int, width: int, heads: int, layers: int, dropout: float
@@ -242,7 +241,8 @@ class Run:
 
 
 def save(model: nn.Module, path: str) -> None:
-    """Save the weights as safetensors. In PyTorch, load_file and `load_state_dict` read them."""
+    """Save the weights as safetensors. A PyTorch model reads them with safetensors' load_file and
+    `load_state_dict`."""
     from safetensors.numpy import save_file
 
     save_file({name: x.cpu().numpy() for name, x in model.state_dict().items()}, path)

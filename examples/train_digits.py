@@ -112,7 +112,7 @@ def optimizer_of(
         return gt.optim.SGD(
             parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4
         )
-    on_device = parameters[0].is_cuda  # count steps on the device, as graphs require
+    on_device = parameters[0].is_cuda  # a CUDA graph needs Adam's step count on the device
     return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr, capturable=on_device)
 
 
@@ -120,8 +120,8 @@ def optimizer_of(
 
 
 class Captured:
-    """Steps of whole batches as a CUDA graph. Values that change, such as the learning rate, are
-    copied into tensors that the graph reads.
+    """CUDA graph of a training step on a full batch. Values that change, such as the learning rate,
+    are copied into tensors that the graph reads.
 
     The graph is captured after two ordinary steps, which load all kernels and create all state.
     """
@@ -178,7 +178,7 @@ class Run:
                 losses.append(self.make_step(x, y, lr))
                 self.step += 1
                 self.show(steps, made, began)
-            self.losses += gt.stack(losses).tolist()  # only here the host waits for a GPU
+            self.losses += gt.stack(losses).tolist()  # the host waits for a GPU only here
             if self.step % self.per_epoch == 0:
                 self.accuracies.append(self.model.accuracy(*self.digits.held_out))
 

@@ -20,7 +20,7 @@ from train_digits import (
     HELD_OUT,
     Run,
     arguments,
-)  # imported first, because this module sets variables that BLAS reads
+)  # train_digits sets a variable that BLAS reads when NumPy is imported; import it first
 
 import gputensor as gt
 import gputensor.distributed as dist
@@ -42,8 +42,8 @@ class ParallelRun(Run):
             group["lr"] = lr
         self.optimizer.zero_grad()
         mine = [part.tensor_split(self.ranks)[self.rank] for part in (x, y)]
-        # the mean of this over all ranks is the mean over the batch, even if the batch cannot be
-        # divided evenly
+        # the mean of `loss` over all ranks is the mean over the batch, even if the ranks have
+        # unequal parts of the batch
         loss = F.nll_loss(self.model(mine[0]), mine[1], reduction="sum") * (self.ranks / len(y))
         loss.backward()
         self.averager.wait()

@@ -201,4 +201,5 @@ if _environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
     from .dispatch.trace import start_from_environment as _start_trace
 
     _start_trace()
-del globals()["tensor"]  # the subpackage; `gt.tensor` is in exchange/construct.py
+# Remove the subpackage `tensor`, so that `gt.tensor` is the function in exchange/construct.py.
+del globals()["tensor"]

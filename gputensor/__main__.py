@@ -48,11 +48,12 @@ def main(argv: list[str] | None = None) -> int:
     except Refusal as refusal:
         print(f"gputensor {argv[0]}: {refusal}", file=sys.stderr)
         return refusal.status
-    except BrokenPipeError:  # the reader ended, as in `gputensor ops | head`
+    # the process that reads our output has ended, as in `gputensor ops | head`
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:
-        if str(stop):  # the exception's text says in which kernel the user pressed Ctrl-C
+        if str(stop):  # the text names the kernel that ran when the user pressed Ctrl-C
             print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 

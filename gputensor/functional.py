@@ -212,8 +212,8 @@ def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> Any:  # fmt: skip
-    """Count points, or sum their weights, in bins of several dimensions. Return the bins and their
-    edges.
+    """Count points, or sum their weights, in bins of several dimensions. Return the counts or sums,
+    and the edges of the bins.
 
     Args:
         bins: the number of bins, for all dimensions or for each, or tensors of bin edges.

@@ -109,8 +109,8 @@ _namespaces: dict[str, OperatorNamespace] = {}
 
 
 def _packet(qualified_name: str) -> OperatorPacket:
-    """Return the packet with a qualified name such as `aten::add`. A name always gives the same
-    object."""
+    """Return the packet with a qualified name such as `aten::add`. While the operator has
+    overloads, all calls return the same object."""
     found = _packets.get(qualified_name)
     if found is None:
         found = OperatorPacket(qualified_name)
@@ -120,7 +120,7 @@ def _packet(qualified_name: str) -> OperatorPacket:
 
 
 def _follow(operator: _Operator) -> None:
-    """Update packets and namespaces after a definition or its removal."""
+    """Update packets and namespaces after an operator was defined or removed."""
     found = _packets.get(operator.name)
     if found is not None:
         found._refresh()

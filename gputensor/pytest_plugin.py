@@ -64,8 +64,8 @@ def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Add the default value to `--gputensor-sanitize` if the next argument is not its value but a
-    path such as `tests/`."""
+    """Give `--gputensor-sanitize` without `=` its default value. Otherwise pytest would take the
+    next argument, such as the path `tests/`, as the value."""
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
             args[at] = "--gputensor-sanitize=all"
@@ -156,7 +156,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the device if it was chosen after the header, by the first test with the fixture."""
+    """Print the device if the first test with the fixture chose it, after pytest's header was
+    printed."""
     line = config.stash.get(_chosen, None)
     if line is not None and _mode_given(config) is None:
         terminalreporter.write_line(line)
@@ -182,8 +183,8 @@ def _require(config: pytest.Config, devices: int = 1, real: bool = False) -> Non
 
 @pytest.fixture
 def gputensor_cuda(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Return `gputensor.cuda` with at least one device. A kernel fault fails the test at its
-    end."""
+    """Return `gputensor.cuda` with at least one device. If a kernel has a fault, the test fails
+    when it ends."""
     _require(request.config)
     from gputensor import cuda
 

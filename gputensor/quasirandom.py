@@ -59,7 +59,8 @@ class SobolEngine:
         return qmc.Sobol(self.dimension, scramble=self.scramble, bits=self.MAXBIT, seed=drawn)
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: Any = None) -> Tensor:
-        """Return the next `n` points, (n, dimension), in the default dtype unless one is given."""
+        """Return the next `n` points as a tensor of shape (n, dimension). Without `dtype`, it has
+        the dtype of `out` or the default dtype."""
         count = integer("draw", "n", n)
         if count < 1:
             raise errors.wrong_value("draw", "n", "be at least 1", n)
@@ -83,7 +84,7 @@ class SobolEngine:
         return self.draw(2**m, out, dtype)
 
     def reset(self) -> SobolEngine:
-        """Return to the first point. Return the engine."""
+        """Restart the sequence at its first point. Return the engine."""
         self._engine, self.num_generated = self._made(), 0
         return self
 

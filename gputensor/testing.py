@@ -29,7 +29,7 @@ from .tensor.type_info import finfo, iinfo
 
 __all__ = ["assert_close", "make_tensor"]
 
-# dtype -> (rtol, atol). All other dtypes must be equal.
+# dtype -> (rtol, atol). Elements of all other dtypes must be equal.
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),
     dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5), dtypes.complex128: (1e-7, 1e-7),
@@ -177,7 +177,7 @@ def _is_sequence(x: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Compares two leaves. Each method returns a description of the difference, or None."""
+    """Comparison of two leaves. Each method returns a description of the difference, or None."""
 
     rtol: float | None
     atol: float | None
@@ -274,8 +274,7 @@ def _differences(
     if equal_nan and element.category >= FLOATING:
         matches |= np.isnan(x) & np.isnan(y)
     if rtol or atol:
-        # The tolerance of integers is computed in the default float dtype. The differences are
-        # computed in float64.
+        # For integers, the tolerance and the differences are computed in float64.
         z, w = (
             (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
         )
@@ -311,7 +310,8 @@ def _differences(
 def _differences_in_float8(
     a: Tensor, b: Tensor, rtol: float, atol: float, equal_nan: bool
 ) -> str | None:
-    """Return the first difference, without its size. Tolerances must be 0, as in PyTorch.
+    """Return a description of the first difference without its size, or None if there is no
+    difference. Tolerances must be 0, as in PyTorch.
 
     Source: torch/testing/_comparison.py, bitwise comparison of low dimensional floats.
     """

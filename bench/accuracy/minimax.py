@@ -31,11 +31,11 @@ Function = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """Approximate f on an interval by a polynomial of `terms` terms that minimises weight *
-    error."""
+    """A task: approximate f on an interval by a polynomial with `terms` terms. The polynomial
+    minimises the greatest weight * error."""
 
     name: str
-    bits: int  # precision of a coefficient: 24 or 53
+    bits: int  # bits of a coefficient's significand: 24 or 53
     terms: int
     low: Any
     high: Any

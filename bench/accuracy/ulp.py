@@ -78,7 +78,7 @@ BOUNDS = {
     "tan": Bound(1, 1),
     "tanh": Bound(1, 1),
 }
-# The C library computes larger angles, so a sample of them is sufficient.
+# At larger angles the loops call the C library, so a sample of these angles is sufficient.
 FAR_ANGLE = {"f32": 2.0**17, "f64": 2.0**40}
 OF_ANGLE = ("cos", "sin", "tan")
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
@@ -177,7 +177,7 @@ def _cpu_info(field: str) -> str:
 
 @cache
 def built(capability: str) -> ctypes.CDLL:
-    """Compile ulp.cpp like the library's loops for a capability, and load it."""
+    """Compile ulp.cpp with the options of the library's loops for a CPU capability, and load it."""
     command = command_of(capability)
     headers = (build_library.KERNELS / "cuda" / "include").rglob("*.cuh")
     text = [path.read_bytes() for path in (SOURCE, *sorted(headers))]
@@ -193,7 +193,7 @@ def built(capability: str) -> ctypes.CDLL:
 
 
 def command_of(capability: str) -> list[str]:
-    """Return the compiler's command, without the name of the output file."""
+    """Return the command that compiles ulp.cpp, without the output file."""
     flags = build_library.CAPABILITIES[_machine()][capability].split()
     include = build_library.KERNELS / "cuda" / "include"
     return [
@@ -203,7 +203,7 @@ def command_of(capability: str) -> list[str]:
 
 
 def computed(library: ctypes.CDLL, name: str, *inputs: Any) -> Any:
-    """Return the results of the library's loop for arrays of one dtype."""
+    """Return the results of the function's loop for input arrays that share one dtype."""
     dtype = "f32" if inputs[0].dtype == np.float32 else "f64"
     out = np.empty_like(inputs[0])
     getattr(library, f"{name}_{dtype}")(_long(len(out)), *map(_pointer, (out, *inputs)))
@@ -289,14 +289,14 @@ def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> li
         for _ in range(2)
     )
     many = np.arange(count) % 4 == 3
-    if name == "pow":  # so that results have any exponent
+    if name == "pow":  # choose exponents y so that x ** y takes all magnitudes
         with np.errstate(all="ignore"):
             reach = np.finfo(dtype).maxexp + 10
             ends = rng.uniform(-reach - 60, reach, count)
             bits = np.log2(np.abs(x).astype(np.longdouble))
             y = np.where(many, y, (ends / bits).astype(dtype))
             x = np.where(many, x, np.abs(x))
-    elif name in ("atan2", "hypot", "fmod"):  # so that ratios are moderate
+    elif name in ("atan2", "hypot", "fmod"):  # choose y so that most y / x are moderate
         with np.errstate(all="ignore"):
             y = np.where(many, y, (x * _moderate(np.float64, count, rng)).astype(dtype))
     return [np.concatenate([left, x]), np.concatenate([right, y])]

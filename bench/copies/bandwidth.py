@@ -138,5 +138,5 @@ run = sessions.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return no sentence, because operators over large arrays have no budget."""
+    """Return an empty list, because this benchmark has no budgets."""
     return []

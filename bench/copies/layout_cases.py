@@ -23,7 +23,8 @@ def _transposed(x: Any) -> Any:
 
 
 class Case:
-    """One copy. shape: the dense source on a GPU. cpu_shape: a smaller one for the CPU.
+    """One copy. shape: the shape of the dense source on a GPU. cpu_shape: a smaller shape for the
+    CPU.
 
     kind: the group in which its ratio is averaged: tile, ragged, channels, rows, many (3 to 26
     dimensions), broadcast, sectors (limited by memory sectors instead of bytes), small, cast.
@@ -51,7 +52,7 @@ class Case:
 
     def strided(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Return (sizes, strides, offset) of the view in elements, for a source of `shape`."""
-        # one byte is sufficient, because only the geometry is used
+        # the elements are never read, so one byte of memory is sufficient
         dense = np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, _dense(shape))
         view = self.view(dense)
         begin = dense.__array_interface__["data"][0]

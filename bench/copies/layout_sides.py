@@ -1,4 +1,5 @@
-"""Layout copies by each library, and memcpy of the same size, for the benchmark `layout.py`.
+"""Callables that the benchmark `layout.py` times: layout copies by each library, and plain copies
+of the same number of bytes.
 
 A side is a callable that makes one copy. Each call uses the next of several pairs of buffers.
 """
@@ -53,7 +54,8 @@ def rotating(sides: list[Side]) -> Side:
 
 
 def side(name: str, case: Case, pairs: list[Pair]) -> Side | str:
-    """Return a library's callable for a case, or the reason why it has none."""
+    """Return the callable that copies a case with a library, or a str: the reason why the library
+    cannot copy it."""
     maker = _MAKERS[name]
     made: list[Any] = [maker(case, pair) for pair in pairs]
     if isinstance(made[0], str):
@@ -66,8 +68,9 @@ def _is_flipped(pair: Pair) -> bool:
 
 
 def _gputensor(case: Case, pair: Pair) -> Side:
-    """Return `copy_` of tensors, or gt.layout.copy of arrays if a stride is negative, because
-    tensors have no negative strides. On a GPU without CuPy, return `copy_` of a flipped tensor."""
+    """Return a call of `Tensor.copy_`. Tensors have no negative strides, so for a negative stride
+    return a call of gt.layout.copy on arrays, or on a GPU without CuPy a call of `copy_` from a
+    flipped tensor."""
     if _is_flipped(pair):
         if pair.place.device == "cpu":
             to, view = pair.views("numpy")
@@ -106,7 +109,7 @@ def _torch_compile(case: Case, pair: Pair) -> Side | str:
 
 
 def compiled_once(module: Any, function: Any) -> Any:
-    """Return torch.compile of a function for one case.
+    """Compile a function with torch.compile for one case, and return it.
 
     Its cache is cleared first: after 8 shapes of one function, torch.compile would run the eager
     copy.
@@ -152,10 +155,12 @@ _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
 
 
 def kernel(pair: Pair) -> dict[str, Any]:
-    """Describe our kernel for a copy: its `name` and, on a GPU, tile, access widths and launch."""
+    """Return a description of gputensor's kernel for a copy: its `name` and, on a GPU, the tile,
+    the access widths and the launch."""
     if pair.place.device == "cpu":
         return {"name": library.get_cpu_capability()}
-    if _is_flipped(pair):  # a stride is negative, so these are not tensors
+    # `explain` needs tensors, which have no negative strides
+    if _is_flipped(pair):
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()
     shown = ("how", "entry", "grid", "block", "shared_bytes", "launches")

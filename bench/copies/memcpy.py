@@ -15,7 +15,7 @@ from . import layout_sides, sessions
 
 NAME = "memcpy"
 PEERS = ("torch", "cupy", "numpy")
-# Bytes of the source. A copy reads and writes this number.
+# Number of bytes that a copy reads. It writes as many.
 SIZES = tuple(1 << n for n in (16, 20, 24, 26, 28, 30))
 CPU_SIZES = tuple(1 << n for n in (12, 16, 20, 22, 24, 26))
 COUNT = len(SIZES)
@@ -72,5 +72,6 @@ run = sessions.runner(NAME, PEERS, _sizes, _title, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return no sentence, because memcpy is the reference for other budgets."""
+    """Return an empty list, because this benchmark has no budgets. Other budgets refer to
+    memcpy."""
     return []

@@ -21,7 +21,7 @@ from . import layout_sides, sessions
 
 NAME = "pack"
 PEERS = ("torch", "torch.compile", "cupy", "numpy")
-# Libraries that the report lists as not measured -> the reason.
+# Library that is not measured -> the reason, which the report lists.
 ABSENT = {
     "opencv": "blobFromImages has one scale for all channels",
     "CV-CUDA, DALI, torchvision v2": "not part of this benchmark",
@@ -109,8 +109,8 @@ def _strided(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _images(
     case: Case, n: int, h: int, w: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (source, NCHW view, NCHW result, scale, bias) for a case. All CPUs compute the
-    result."""
+    """Return (source, NCHW view of the source, expected NCHW result, scale, bias) for a case. The
+    result is computed in parallel."""
     by: np.ndarray = STD if case.back else 1 / STD
     plus: np.ndarray = MEAN if case.back else -MEAN / STD
     if case.back:
@@ -230,7 +230,7 @@ run = sessions.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return one sentence for each peer that is faster than gputensor in the mean.
+    """Return a sentence for each peer that is faster than gputensor in the geometric mean.
 
     On the CPU, packing to f32 must also reach a share of memcpy's speed. torch.compile is excluded
     there, because it compiles C++ for each case.

@@ -115,8 +115,8 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
 
 
 def _tiles(walk: Walk, y: int) -> Iterator[tuple[copy_plan.Tile, int]]:
-    """Yield the tile plans, each with a value for `score.TILE_GROUP`: the number of tile columns
-    that adjacent blocks cover."""
+    """Yield (tile plan, value for `score.TILE_GROUP`). The value is the number of tile columns that
+    adjacent blocks cover."""
     side = score.TILE_SIDE[walk.item]
     load, store = copy_plan._tile_accesses(walk, y)
     for rows, columns in product((2 * side, side, side // 2), repeat=2):

@@ -23,17 +23,18 @@ from . import layout_sides
 THREADS = 2
 # Budgets on the CPU: geometric mean of the ratios over cases of at least 1 MiB, and lowest ratio.
 CPU_TORCH, CPU_WORST_TORCH, CPU_NUMPY, CPU_FROM_BYTES = 2.4, 0.9, 4.5, 1 << 20
-# Budgets on CUDA: share of memcpy's speed in the same run (geometric mean, lowest); ratios to
-# peers.
+# Budgets on CUDA. Share of memcpy's speed in the same run: geometric mean and lowest. Speed divided
+# by a peer's: geometric mean for PyTorch, for CuPy, and lowest.
 CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
 # If a copy is faster than the best memcpy of the same size by more than this factor, the
 # measurement is wrong. The factor is higher for broadcasts, which write more than they read, and on
 # a CPU, whose clock and caches vary.
 ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
-# A case is measured until its ratios have this accuracy, or for at most (rounds, seconds).
+# Measurement of a case ends when its ratios have the relative accuracy NOISE, or after MOST
+# (rounds, seconds).
 NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
-# Tables and plots show cases that count in no mean under this heading.
+# The heading in tables and plots for cases that are excluded from the means.
 LEFT_OUT = "in no mean"
 # Milliseconds of a round: short on a shared CPU, and long compared with the time of a GPU event.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
@@ -49,7 +50,7 @@ Note = Callable[[dict[str, Any]], None]
 
 
 class Skipped(Exception):
-    """A library cannot be measured in a case. The text is the reason."""
+    """Exception for a library that cannot be measured in a case. Its text is the reason."""
 
 
 class Session:
@@ -91,7 +92,8 @@ class Session:
                 self.cases.append(measure(number, case, self))
             except Exception as error:
                 traceback.print_exc()
-                first = first or error.with_traceback(None)  # frees the case's arrays
+                # the traceback would keep the case's arrays alive
+                first = first or error.with_traceback(None)
                 self.failed[title(case)] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
             if self.cases and self.note is not None:
                 self.note(self.data())
@@ -150,7 +152,7 @@ class Session:
             taken_s = timing.call_s(side, place.finish)
         except WrongResult:
             raise
-        except Exception as error:  # the benchmark continues if a peer fails
+        except Exception as error:  # a failure of a peer must not end the benchmark
             raise Skipped(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from None
         if taken_s > SLOWEST_S:
             raise Skipped(f"one copy takes {taken_s:.0f} s")
@@ -199,8 +201,8 @@ def runner(
 
 
 def buffers(kind: str, moved: int, device: str = "cuda") -> int:
-    """Return the number of buffer pairs. On a GPU they are twice as large as its L2 cache, to avoid
-    hits."""
+    """Return the number of buffer pairs. On a GPU all pairs together have twice the size of the L2
+    cache, so that copies do not read from the cache."""
     if kind != "cuda" or gt.cuda.is_emulated():
         return 1
     least, most = PAIRS
@@ -219,8 +221,8 @@ def _nvml(place: Any) -> nvml.Device | None:
 def row(
     samples: dict[str, timing.Sample], plain: list[str], moved: int, sectors: int, limit: str
 ) -> dict[str, Any]:
-    """Return the measurements of a case. limit: a key of ROOFLINE, for comparison with memcpy's
-    best round."""
+    """Return the record's entry for a case. limit: the key of ROOFLINE that bounds the speed
+    relative to memcpy's best round."""
     ours = samples["gputensor"]
     memcpy = min((samples[name] for name in plain), key=lambda s: s.median_ns)
     best = min(samples[name].best_ns for name in plain)
@@ -247,15 +249,16 @@ def row(
 
 
 def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases that count in means: on the CPU cases that write at least 1 MiB, on a GPU
-    cases whose time is not dominated by the launch."""
+    """Return the cases that count in means: on the CPU, cases that write at least 1 MiB; on a GPU,
+    cases whose time is not dominated by the launch. If there is no such case, return all cases."""
     if data["device"] != "cpu":
         return [c for c in data["cases"] if not c.get("bound_by")] or data["cases"]
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
 
 
 def groups(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return all cases by kind. The last key, LEFT_OUT, has the cases that count in no mean."""
+    """Return a dict from kind to cases. The last key, LEFT_OUT, contains the cases that are
+    excluded from the means."""
     inside = counted(data)
     found: dict[str, list[dict[str, Any]]] = {}
     for case in inside:
@@ -297,8 +300,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """Return the share of memcpy's speed. For a case of kind `sectors`, return the share of the
-    speed that memory sectors allow."""
+    """Return a copy's speed divided by memcpy's. For a case of kind `sectors`, divide by the speed
+    that transfers of whole memory sectors allow."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 

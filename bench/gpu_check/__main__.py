@@ -76,7 +76,7 @@ def settings(is_dry: bool) -> dict[str, str]:
     }  # fmt: skip
     if PACKAGES.is_dir() and not all(map(is_there, WANTED)):
         found["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")])
-    # `correct` and `measure` share one cache on a machine
+    # `correct` and `measure` share one kernel cache on a machine
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
         own_folder("kernels")
     )
@@ -85,7 +85,7 @@ def settings(is_dry: bool) -> dict[str, str]:
         shutil.rmtree(mine, ignore_errors=True)
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
-            # Python before 3.11.4 has no filters.
+            # Python before 3.11.4 has no extraction filters.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(mine)
         # Loaders of compiled code reject files to which other users can write.

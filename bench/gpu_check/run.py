@@ -56,7 +56,8 @@ class Run:
         self.status = "running"
 
     def run(self) -> int:
-        """Run all steps. Return the exit status, which is 0 if all succeeded."""
+        """Run all steps. Return the exit status: 0 if every step succeeded or was skipped,
+        otherwise 1."""
         (self.work / "logs").mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
         # `timeout` and a closing shell send one of these signals before they kill the process. The
@@ -131,7 +132,7 @@ class Run:
         }  # fmt: skip
         try:
             page = verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated)
-        except Exception as error:  # the other results must be kept
+        except Exception as error:  # an error in the table must not lose the other results
             page = f"No table: {type(error).__name__}: {error}\n"
         try:
             packed, found["left_out"] = archive(self.work)
@@ -166,7 +167,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _let_go(group: int) -> None:
-    """Wait until the processes that a step left running have ended."""
+    """Wait until all processes of the group have ended, but at most GRACE_S seconds."""
     end = time.monotonic() + GRACE_S
     while time.monotonic() < end:
         try:

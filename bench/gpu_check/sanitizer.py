@@ -20,7 +20,8 @@ _PLACES = (
     "/opt/nvidia/compute-sanitizer",
 )
 _FUZZ = ("-m", "tests.cuda.kernels.test_copy_kernels", "12", "4", "3000", "12")
-# not 1, because Python exits with status 1 after an exception
+# Exit status if compute-sanitizer finds an error. It is not 1, because Python exits with status 1
+# after an exception.
 _FOUND = 86
 
 

@@ -74,7 +74,8 @@ def _python(*arguments: object) -> list[str]:
 
 
 def _first(is_dry: bool, seconds: float) -> list[Step]:
-    # on the emulator each step compiles its kernels on first use
+    # a dry run compiles no kernels in advance: each step compiles its kernels for the emulator on
+    # first use
     warm = ["cache", "list"] if is_dry else ["cache", "warm", "--all"]
     return [
         Step("doctor", 10, _python("gputensor", "doctor"), "log"),
@@ -140,7 +141,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         *_first(is_dry, 40),
         bench("memcpy", 25, "memcpy", *peers),
         *parts,
-        # this measures the cases that the parts have not measured
+        # this step measures the cases that no part has measured
         bench("layout-rest", 30, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
         bench("pack", 50, "pack", *peers),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),

@@ -1,4 +1,4 @@
-"""The final table: budget, measured figure and verdict of each step.
+"""The final tables: for each budget and for each step, the measured figure and the verdict.
 
 Numbers are taken only from records of a real GPU. A dash stands for results of the emulator and of
 steps that did not run.

@@ -1,4 +1,4 @@
-"""Host time of recording and differentiating: forward and backward of small programs.
+"""Host time of autograd: forward and backward of small programs.
 
 The programs are a multilayer perceptron of mm, add, maximum and mean, and a chain of 1,000
 operators. They alternate with PyTorch on the CPU, with one thread each. The cost of an autograd

@@ -13,15 +13,16 @@ from typing import Any, Tuple
 from ..measurement import peers, timing
 
 NAME = "custom_op"
-# Upper bounds of our time divided by PyTorch's: for a call, recorded or not; and for a call with
-# backward, where most of the time is the autograd engine's.
+# Upper bounds of our time divided by PyTorch's. BUDGET_CALL: for a call, whether autograd records
+# it or not. BUDGET_BACKWARD: for a call with backward, where the autograd engine takes most of the
+# time.
 BUDGET_CALL, BUDGET_BACKWARD = 1.0, 2.0
 
 Side = Callable[[], Any]
 
 
 def _cases(lib: Any, device: str) -> dict[str, Side]:
-    """Return a library's cases. They define operators in the namespace `bench_custom_op`."""
+    """Define operators in a library's namespace `bench_custom_op`, and return case -> call."""
     made = lib.ones(4, device=device)
     empty = lib.empty
 

@@ -40,7 +40,7 @@ def _first_boxed(operator: Any, key_set: Any, stack: list[Any]) -> None:
 
 
 def _go_on(operator: Any, below: Any) -> Callable[..., Any]:
-    """Make a kernel that redispatches to the keys below its own key, as autograd kernels do."""
+    """Return a kernel that redispatches to the keys in `below`, as autograd kernels do."""
     redispatch = operator.redispatch
 
     def go_on(key_set: Any, x: Any, y: Any) -> Any:
@@ -58,7 +58,8 @@ def _below(lib: Any, key: str) -> Any:
 
 @contextmanager
 def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
-    """Yield case -> (call, expected result). The operators exist until the `with` block ends."""
+    """Yield case -> (call, expected result). The operators are removed when the `with` block
+    ends."""
     backend = "CPU" if device == "cpu" else "CUDA"
     with ExitStack() as undo:
         define = lib.library.Library(NAMESPACE, "DEF")

@@ -15,8 +15,9 @@ from ..measurement import timing
 
 OPERATORS, _TIMES = 8, 7
 # Upper bounds. recording: the time to record an operator in a block of eight, divided by the
-# operator's eager time. recording_further: the same in a longer block. replay: the time to replay
-# all eight operators, divided by the eager time of one operator.
+# operator's eager time. recording_further: the same ratio for the operators after the first eight
+# in a longer block. replay: the time to replay all eight operators, divided by the eager time of
+# one operator.
 BUDGETS = {"recording": 1.5, "recording_further": 1.5, "replay": 2.0}
 
 
@@ -55,7 +56,7 @@ def measure(rounds: int = 101) -> dict[str, float]:
         with gt.fuse():
             z = x
             for _ in range(_TIMES):
-                z = _function(z, y)  # recorded; nothing is computed before `del z`
+                z = _function(z, y)  # recorded but not run, because `del z` drops the result
             del z
 
     sides = (

@@ -20,9 +20,9 @@ from ..measurement.places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
-# Upper bounds, as multiples of the floor's time, which varies from 118 to 225 ns on one machine.
-# They are half of the times before short cuts existed (at 01360fa: 3.7, 2.3, 3.6, 4.3 and 7.0 us,
-# which were 30.0, 18.4, 25.0, 31.0 and 46.0 floors).
+# Upper bounds, as multiples of the time of FLOOR, which varies from 118 to 225 ns on one machine.
+# Each bound is half of the time at commit 01360fa, which has no short cuts: 3.7, 2.3, 3.6, 4.3 and
+# 7.0 us, or 30.0, 18.4, 25.0, 31.0 and 46.0 times FLOOR.
 BUDGETS = {
     "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
     "x.permute(0, 2, 3, 1).contiguous()": 23.0,
@@ -131,7 +131,7 @@ def failures(record: dict[str, Any]) -> list[str]:
 
 
 def _in_floors(record: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Return (case, ns, multiple of the floor) for all cases."""
+    """Return (case, ns, ns divided by the time of FLOOR) for all cases."""
     ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
     return [(name, value, value / ns[FLOOR]) for name, value in ns.items()]
 

@@ -22,7 +22,7 @@ from ..measurement import timing
 
 NAME = "import"
 BUDGET = 1.35
-TIMES = 4  # the larger index has this many times more names
+TIMES = 4  # number of names in the larger index, as a multiple of the real index
 _CODE = """
 import time
 start = time.perf_counter_ns()
@@ -67,7 +67,8 @@ def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
 
 
 def grow(package: Path, times: int) -> None:
-    """Copy gputensor, with an index that contains each name `times` times under similar names."""
+    """Copy gputensor to `package`. In the copy's index, add `times` - 1 similar names for each
+    name."""
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     index = package / "_generated" / "index.py"
     parts = index.read_text(encoding="utf-8").split('"""')
@@ -78,7 +79,8 @@ def grow(package: Path, times: int) -> None:
 
 
 def _copies(word: str, times: int) -> list[str]:
-    """Return a name and similar names. For the name of a family, return only itself."""
+    """Return a name followed by `times` - 1 similar names. The name of a family, which ends in a
+    colon, is returned alone."""
     return [word] if word.endswith(":") else [word, *(f"{word}_{n}" for n in range(1, times))]
 
 

@@ -42,11 +42,11 @@ _MEMORY = 16 << 30
 
 
 class Unavailable(Exception):
-    """CuPy cannot run on the stub. The text is the reason."""
+    """Exception raised if CuPy cannot run on the stub driver. Its text is the reason."""
 
 
 class _Memory:
-    """Stands for `cupy.cuda.Memory`, with memory of the host."""
+    """Replacement of `cupy.cuda.Memory` that allocates host memory."""
 
     def __init__(self, size: int) -> None:
         self._bytes = ctypes.create_string_buffer(size + 511)
@@ -55,7 +55,7 @@ class _Memory:
 
 
 class _Module:
-    """Stands for `cupy.cuda.Module`. Its kernels are never run."""
+    """Replacement of `cupy.cuda.Module`, whose kernels are never run."""
 
     ptr = 1
 
@@ -79,7 +79,7 @@ def install() -> ctypes.c_ulonglong:
     driver = ctypes.CDLL(_built(), mode=ctypes.RTLD_GLOBAL)
     try:
         import cupy
-    except Exception as error:  # an error of any class, if parts of CUDA are missing
+    except Exception as error:  # the error has any class if parts of CUDA are missing
         raise Unavailable(f"CuPy cannot be imported ({error})") from error
     if cupy.cuda.driver.get_build_version() < 0:
         raise Unavailable("this CuPy is built for no CUDA")
@@ -91,7 +91,7 @@ def install() -> ctypes.c_ulonglong:
 
 
 def _answer(cupy: Any) -> None:
-    # the keys are numbers of cudaDevAttr*
+    # the keys are values of the enum cudaDeviceAttr
     attributes = {75: 9, 76: 0, 16: 132, 39: 2048, 81: 233472, 97: 232448}
     asked = cupy.cuda.runtime
     asked.getDevice = repeat(0).__next__

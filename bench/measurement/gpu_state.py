@@ -10,7 +10,7 @@ from typing import Any
 
 from . import nvml
 
-# A round is measured again if the clock was below this share of its default.
+# A round is measured again if the SM clock was below this share of the default clock.
 LEAST_CLOCK = 0.75
 _FIELDS = {
     "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem",
@@ -21,7 +21,8 @@ _FIELDS = {
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """Return name -> value for fields of nvidia-smi, with numbers as numbers; {} if it fails."""
+    """Return name -> value for fields of nvidia-smi, or {} if it fails. Numeric values are
+    converted to numbers."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 
@@ -82,7 +83,8 @@ class Watch:
         return found | {
             "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
             "slow_rounds": self.unfair,
-            # True if at least half of the rounds were slow; some slow rounds are then results
+            # slow rounds are repeated; if at least half of all rounds were slow, some results may
+            # come from slow rounds
             "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
         }  # fmt: skip
 

@@ -14,26 +14,27 @@ from gputensor import runtime
 
 from . import peers
 
-# Cases with fewer bytes may be limited by launches (a few µs at 4 TB/s).
+# Copies of fewer bytes may take less time than their launch (a few µs at 4 TB/s).
 BELOW_BYTES = 32 << 20
 _OF_PYTORCH = ("torch", "torch.compile")
 
 
 class NotRecorded(Exception):
-    """A library's copies cannot be recorded. The text is the reason."""
+    """Exception for a library whose copies cannot be recorded in a CUDA graph. Its text is the
+    reason."""
 
 
 def replays(
     sides: dict[str, Callable[[], Any]], calls: int, device: str
 ) -> dict[str, Callable[[], Any]]:
-    """Return a graph with `calls` calls for each side. Raises: NotRecorded for the first side that
-    fails."""
+    """Return library -> a function that replays a CUDA graph of `calls` calls. Raises: NotRecorded
+    for the first library that fails."""
     made = {}
     for name, side in sides.items():
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy
         try:
             made[name] = record(side, calls, device)
-        except Exception as error:  # libraries raise errors of any class
+        except Exception as error:  # libraries may raise any class of error
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             raise NotRecorded(f"{name}: {reason}") from error
     return made

@@ -19,12 +19,12 @@ REASONS = {
 
 
 class Absent(RuntimeError):
-    """NVML is not installed, or a call of it fails."""
+    """Exception raised if NVML is not installed or one of its functions fails."""
 
 
 class Device:
-    """One GPU. bus_id: its PCI bus id, which identifies it; CUDA and the driver number GPUs
-    differently."""
+    """One GPU. bus_id: its PCI bus id, which identifies the GPU, because CUDA and the driver number
+    GPUs differently."""
 
     def __init__(self, bus_id: str, library: Any = None) -> None:
         try:

@@ -12,8 +12,9 @@ import gputensor as gt
 from gputensor import runtime
 
 
-# Otherwise libgomp's threads spin for milliseconds after their work and slow down the next
-# measurement, even of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s with spinning, 26 without).
+# Without this setting, libgomp's threads spin for milliseconds after their work. That slows down
+# the next measurement, even of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s with spinning, 26
+# without).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
@@ -51,7 +52,7 @@ def opencv(device: str) -> Any:
 
 
 def find(name: str, device: str) -> Any:
-    """Return the module of a peer that can copy, or None if it is not available."""
+    """Return the module of a peer of the copy benchmarks, or None if it is not available."""
     if name == "numpy":
         return importlib.import_module("numpy") if device == "cpu" else None
     if name == "torch.compile":
@@ -115,7 +116,7 @@ def versions() -> dict[str, str]:
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    # These two are slow to import, and only one benchmark uses each of them.
+    # Do not import these two: each is slow to import, and only one benchmark uses it.
     for name in ("numba", "dask"):
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)

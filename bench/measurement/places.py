@@ -23,15 +23,15 @@ T = TypeVar("T")
 
 
 class WrongResult(RuntimeError):
-    """A library's result is wrong, so its time is not recorded."""
+    """Exception for a wrong result of a library. The library's time is not recorded."""
 
 
 Strided = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def in_parallel(function: Callable[[T], object], parts: Iterable[T]) -> None:
-    """Call `function` for every part, on all CPUs. This is parallel because NumPy's loops release
-    the GIL."""
+    """Call `function` for every part, with one thread for each CPU. The threads run in parallel
+    because NumPy's loops release the GIL."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for _ in pool.map(function, parts):
             pass
@@ -71,15 +71,16 @@ def pattern(nbytes: int) -> np.ndarray:
 
 
 def numbers(size: int, dtype: np.dtype) -> np.ndarray:
-    """Return the pattern as elements of `dtype`. Floats are small integers, which casts do not
-    change."""
+    """Return the pattern as elements of `dtype`. Elements of floating dtypes are integers below
+    2048, which float16 represents exactly."""
     if dtype.kind == "f":
         return _by_parts(size, dtype, lambda a, b: _words(a, b) % np.uint32(2048))
     return pattern(size * dtype.itemsize).view(dtype)
 
 
 def _is_near(module: Any, flat: Any, expected: Any, by: float) -> bool:
-    for begin in range(0, flat.size, 64 * _PART):  # there may be no memory for a whole f32 copy
+    # compare parts, because memory may not suffice for f32 copies of whole arrays
+    for begin in range(0, flat.size, 64 * _PART):
         a, b = (x[begin : begin + 64 * _PART].astype(np.float32) for x in (flat, expected))
         if not bool((module.abs(a - b) <= by).all()):
             return False

@@ -164,8 +164,8 @@ _LEAST = 8
 
 
 def ratio(peer: Sample, ours: Sample) -> float:
-    """Return the peer's time / ours: the median of the rounds' ratios, in which slow drift
-    cancels."""
+    """Return the peer's time / ours: the median of the ratios of all rounds. Slow drift of the
+    machine's speed cancels in the ratio of a round."""
     return statistics.median(b / a for a, b in zip(ours.ns, peer.ns))
 
 

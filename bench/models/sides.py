@@ -35,7 +35,8 @@ TOLERANCE = {"result": 1e-3, "gradients": 2e-2, "loss": 1e-3}
 
 
 def compare(name: str, torch: Any, ours: Network, theirs: Network) -> None:
-    """Copy PyTorch's weights to our model. Then compare a forward and backward pass, and two steps.
+    """Copy PyTorch's weights to our model. Then compare a forward and backward pass and two
+    training steps.
 
     Raises: WrongResult if results, gradients or the losses after a step differ.
     """
@@ -69,7 +70,8 @@ def _near(name: str, what: str, found: Sequence[Any], wanted: Sequence[Any]) -> 
 
 
 def forward(lib: Any, network: Network, module: Any = None) -> Side:
-    """Return a forward pass without gradients. module: used in place of the network's module."""
+    """Return a function that runs a forward pass without gradients. module: replaces the network's
+    module if given."""
     call = network.module if module is None else module
 
     def side() -> Any:
@@ -80,7 +82,8 @@ def forward(lib: Any, network: Network, module: Any = None) -> Side:
 
 
 def stepping(lib: Any, network: Network, module: Any = None) -> Side:
-    """Return a training step, which returns the loss. module: as for `forward`."""
+    """Return a function that runs a training step and returns the loss. module: as for
+    `forward`."""
     optimizer = network.optimizer(list(network.module.parameters()))
     call = network.module if module is None else module
 

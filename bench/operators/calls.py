@@ -16,7 +16,7 @@ import numpy as np
 
 # the number of elements for each of the three sizes
 K, K100, M4 = 1 << 10, 100_000, 1 << 22
-# Sizes up to this are windows, channels or heads; --scale does not change them.
+# Sizes up to this limit, such as windows, channels or heads, are not changed by --scale.
 _KEPT = 16
 
 
@@ -30,8 +30,8 @@ def scaled(n: int, scale: int) -> int:
 
 @dataclass(frozen=True)
 class Operand:
-    """One argument of a call. kind: `number` means that the argument is the size itself instead of
-    a tensor.
+    """One argument of a call. kind: how the elements are made. For `number`, the argument is an
+    int, the size, and not a tensor.
 
     low, high: the range of the elements. For integers `high` is a size, and is divided by `scale`.
     """
@@ -175,7 +175,7 @@ def _names(text: str) -> set[str]:
 
 def backward(name: str, text: str, of: str = "x") -> Call:
     """Return a call that computes the derivatives of `text` for the operands `of`. The forward pass
-    is part of the setup."""
+    is part of the setup, so it is not timed."""
     # The incoming gradient `g` is neither constant nor equal to the result, because the derivatives
     # of softmax and of norms would then be zero.
     return Call(

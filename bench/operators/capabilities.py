@@ -33,7 +33,8 @@ def chosen(names: Sequence[str]) -> list[str]:
 def run(
     names: Sequence[str], note: Callable[[dict[str, Any]], object] | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Measure at each capability. The record's main figures are the figures of the highest one."""
+    """Measure at each CPU capability and return the joined data. The main figures are the figures
+    of the highest capability."""
     parts: dict[str, dict[str, Any]] = {}
     for name in reversed(chosen(names)):
         print(f"bench operators: CPU capability {name}", file=sys.stderr)

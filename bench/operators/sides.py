@@ -17,7 +17,8 @@ from .calls import Case
 Side = Callable[[], Any]
 
 THREADS = 2
-# If PyTorch's call is shorter than this, it is measured with the number of threads that is fastest.
+# A call of PyTorch that takes fewer seconds than this is measured with 1 or THREADS threads,
+# whichever is faster.
 SHORT_S = 1e-3
 # Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
@@ -33,7 +34,7 @@ RTOL = {
 
 
 class Differs(AssertionError):
-    """A result differs from PyTorch's. The text describes the difference."""
+    """Exception for a result that differs from PyTorch's. Its text describes the difference."""
 
 
 # --- sides ----------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ class Built:
 
 
 def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
-    """Return the call for gputensor or PyTorch, with operands that no other call uses."""
+    """Return the call for gputensor or PyTorch, with fresh copies of the operands."""
 
     def owned(name: str, array: Any) -> Any:
         if isinstance(array, int):
@@ -129,7 +130,7 @@ def _array(x: Any) -> Any:
 
 
 def _near(x: Any, y: Any, rtol: float) -> None:
-    if x.dtype.kind == "O":  # None, the result of functions that change their argument
+    if x.dtype.kind == "O":  # the result is None: the function writes to its argument
         return
     if x.shape != y.shape:
         raise Differs(f"its values have the shape {x.shape}, PyTorch's {y.shape}")
@@ -217,7 +218,8 @@ def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
 
 
 def _torch_threads(torch: Any, side: Side) -> int:
-    """Find the number of threads with which PyTorch is faster. Set it and return it.
+    """Return the number of threads, 1 or THREADS, with which PyTorch's call is faster, and set it
+    for PyTorch. A call that takes longer than SHORT_S gets THREADS.
 
     Some of PyTorch's functions wake a second thread for 1,000 elements. If threads do not spin
     (measurement/peers.py), this takes longer than the work itself.
@@ -254,7 +256,8 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
 
 
 def effective_capability() -> str:
-    """Return the CPU capability of gputensor's kernels; `default` for versions without a choice."""
+    """Return the CPU capability of gputensor's kernels, or `default` for versions of gputensor that
+    have only one capability."""
     cpu = getattr(getattr(gt, "backends", None), "cpu", None)
     get = getattr(cpu, "get_cpu_capability", None)
     return "default" if get is None else str(get()).lower()

@@ -144,7 +144,7 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def _main(data: dict[str, Any]) -> str:
-    """Return the highest capability that was measured. The record's main figures are its
+    """Return the highest CPU capability that was measured. It belongs to the record's main
     figures."""
     return str([*data.get("capabilities", [data["capability"]])][-1])
 

@@ -17,7 +17,8 @@ from gputensor.runtime import files
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = ROOT / ".carried" / "commit.json"
-# Changes of these files do not count: a run writes them, or they are made from its record.
+# Files whose changes do not make the commit dirty. A run writes them, or they are generated from a
+# record.
 _RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")
 _SOURCES = ("gputensor", "bench", "tests", "examples")
 

@@ -22,7 +22,8 @@ from .. import benchmarks
 from . import record as records, tables
 
 RESULTS = Path(__file__).parents[1] / "results"
-# The name of the block with the means of several records, and these records: name -> description.
+# SUMMARY: the name of the block with the means of several records. SUMMARISED: these records, as
+# name -> description.
 SUMMARY = "summary"
 SUMMARISED = {
     "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",

@@ -18,11 +18,11 @@ OURS = "gputensor"
 
 
 class NotARecord(ValueError):
-    """A file is not a record. The text of the exception is the reason."""
+    """Exception for a file that is not a valid record. Its text is the reason."""
 
 
 def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of a benchmark's data."""
+    """Return a record: a benchmark's data and environment in NVBench's format."""
     device = None if data["device"] == "cpu" else 0
     timed = [case for case in data["cases"] if "ns" in case]
     libraries = ["gputensor", *data.get("peers", ())]
@@ -99,7 +99,8 @@ def write(record: dict[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return our part of a record. Raises: NotARecord if the file is not a valid record."""
+    """Return the part of a record under the key `gputensor`. Raises: NotARecord if the file is not
+    a valid record."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -202,7 +203,7 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
 
 
 def check(record: Any) -> None:
-    """Raise NotARecord, with the first place that violates the schema, if there is one."""
+    """Raise NotARecord if the record violates the schema. The text names the first place."""
     schema = json.loads(SCHEMA_PATH.read_text())
     wrong = _wrong(record, schema, schema, "record")
     if wrong:

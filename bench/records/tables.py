@@ -62,7 +62,8 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def one(data: dict[str, Any], number: int) -> str:
-    """Return a table of one case: each library's milliseconds, and their ratios to ours."""
+    """Return a table of one case: each library's milliseconds, and its time divided by
+    gputensor's."""
     case = next(c for c in data["cases"] if c["number"] == number)
     names = ["gputensor", *[p for p in data["peers"] if p in case["ratio"]]]
     memcpy = min(ns for name, ns in case["ns"].items() if name.startswith("memcpy"))
@@ -100,7 +101,8 @@ def table(head: list[str], rows: list[list[str]], left: int) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rules, *rows))
 
 
-Column = tuple[str, Callable[[dict[str, Any]], float | None]]  # title, number of a case
+# title, function that returns a case's figure
+Column = tuple[str, Callable[[dict[str, Any]], float | None]]
 
 
 def _columns(data: dict[str, Any], shown: list[str]) -> list[Column]:
@@ -150,7 +152,8 @@ def _worst_row(data: dict[str, Any], shown: list[str]) -> list[str]:
 
 
 def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
-    """Return the worst case of each column, and the libraries that measured fewer cases."""
+    """Return the worst case of each column, and the libraries for which fewer cases were
+    measured."""
     found: dict[str, list[str]] = {}
     worst = min(data["cases"], key=lambda c: c[_PLAIN])
     found.setdefault(label(worst), []).append(f"share of memcpy {worst[_PLAIN]:.2f}")

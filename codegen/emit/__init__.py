@@ -1,1 +1,2 @@
-"""Texts of the generated files, by kind: each module writes the files that its docstring names."""
+"""Text of the generated files: each module returns the text of the files that its docstring
+names."""

@@ -22,8 +22,8 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """Return the docstring's lines. A method refers to the function of its name, and an in-place
-    form to its operator, if these exist.
+    """Return the docstring's lines. If a public function exists, the docstring of a method refers
+    to the function of the same name, and the docstring of an in-place form to the functional form.
 
     ops: the overloads of one name; the `doc` of the first one is used. parameters: as in the
     signature, with defaults.
@@ -59,7 +59,7 @@ def _wrapped(summary: str, tail: list[str]) -> list[str]:
 
 
 def _broken(line: str) -> list[str]:
-    """Wrap a line so that the closing quotes fit at its end."""
+    """Return the line, wrapped so that the closing quotes fit behind it."""
     if len(line) <= WIDTH - 7 or line.startswith(">>>"):
         return [line]
     margin = " " * (len(line) - len(line.lstrip()))
@@ -135,7 +135,8 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """Return the docstring's gradient: the gradient of the overload with the most arguments."""
+    """Return the docstring's lines about the gradient. They describe the differentiable overload
+    with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

@@ -1,5 +1,6 @@
 """Text of _generated/families/<family>.py, which has the functions of a family's operators, and of
-_generated/index.py, by which the family of a name is found and loaded on first use.
+_generated/index.py. The index maps each name to its family, so that a family is loaded on first
+use.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
 
 def families(model: Model, used: set[str]) -> dict[Path, str]:
-    """Return the files of all families and the index. used: identifiers of the overloads that code
-    calls."""
+    """Return the files of all families, and the files for the index, loops and batch rules. used:
+    identifiers of the overloads that are called through the module `calls`."""
     folder = paths.GENERATED / "families"
     found = {folder / "__init__.py": module("Functions and methods, one file for each family.")}
     for family in model.families():
@@ -88,8 +89,8 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Return the overloads that hand-written code, formulas or the texts in `generated` call
-    through the module `calls`.
+    """Return identifiers of the overloads that are called through the module `calls`. Callers are
+    hand-written modules, formulas, and the texts in `generated`.
 
     Raises: LookupError for a call of an unknown operator.
     """
@@ -104,12 +105,12 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
 
 
 def named_operators() -> set[str]:
-    """Return the names that the package reads from `operators`."""
+    """Return the names that hand-written modules read from the module `operators`."""
     return {name for text in _texts() for name in _NAMED.findall(text)}
 
 
 def _texts() -> list[str]:
-    """Return the texts of the package's hand-written modules that import generated code."""
+    """Return the texts of those hand-written modules of the package that import generated code."""
     found = [path for path in paths.PACKAGE.rglob("*.py") if paths.GENERATED not in path.parents]
     texts = [path.read_text(encoding="utf-8") for path in found]
     return [text for text in texts if "_generated import" in text]
@@ -161,8 +162,8 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Return the text of a dict from namespace to family, without `aten`. Raises: LookupError if a
-    namespace has two families."""
+    """Return the source text of a dict from namespace to family, for all namespaces except `aten`.
+    Raises: LookupError if a namespace has two families."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -172,8 +173,8 @@ def _namespaces(model: Model) -> str:
 
 
 def _lacked(methods: set[str]) -> list[str]:
-    """Return attributes that tensors of PyTorch or arrays of NumPy have (names.txt), and
-    gputensor's tensors do not."""
+    """Return attributes of PyTorch's tensors or NumPy's arrays (names.txt) that gputensor's tensors
+    lack."""
     lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
@@ -199,8 +200,8 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Return lines with the functions of gt.linalg and similar modules, under their names in the
-    module."""
+    """Return the lines of a dict: for each module such as linalg, the families and functions. A
+    function has its name in the module, such as `inv` for linalg_inv."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -210,9 +211,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the text of a dict from loop to dtypes. The dtypes come from the row that needs only
-    this loop or, if there is none, from a row with several loops. For example, `clamp_min` accepts
-    bool, but `clamp` with two bounds does not.
+    """Return the module with a dict from family and loop to dtypes. If a row needs only this loop,
+    its dtypes are used, otherwise the dtypes of a row that needs several loops. For example,
+    `clamp_min` accepts bool, but `clamp` with two bounds does not.
 
     Raises: LookupError if two rows give a loop different dtypes.
     """
@@ -241,8 +242,8 @@ def batching(model: Model) -> str:
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """Return (module, name) for the lazy names of a source file. These are imported as
-    `name as name` in a block for type checkers.
+    """Return (module, name) for the lazy names of a source file: the names that the file imports as
+    `name as name` under `TYPE_CHECKING`.
 
     The entry for a lazy name that is itself a module ends with a dot.
     """

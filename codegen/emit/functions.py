@@ -54,8 +54,8 @@ def _alias(model: Model, base: str) -> list[str]:
 
 
 def faces(op: Op) -> list[list[str]]:
-    """Return the functions of gt.nn.functional in the row's `nn`. A function declares the types of
-    its parameters if some are not numbers or words, or have another type than in the schema."""
+    """Return the functions of gt.nn.functional that the row lists in `nn`. If a parameter after the
+    first is a tensor or a list, the decorator `declares` states the types of all parameters."""
     found = []
     own = op.nn_types
     for name, taken in op.nn:
@@ -83,8 +83,7 @@ def faces(op: Op) -> list[list[str]]:
 
 
 def nn_type(name: str, kind: Any, default: str) -> str:
-    """Return the type of a parameter of a function of gt.nn.functional, in the form for
-    `declares`."""
+    """Return the type of a parameter of a function of gt.nn.functional, as text for `declares`."""
     if name == "reduction":
         return "str"
     if kind is None:
@@ -97,7 +96,8 @@ def nn_type(name: str, kind: Any, default: str) -> str:
 
 
 def _nn_argument(function: str, name: str, kind: Any, given: Mapping[str, str]) -> str:
-    """Return the operator's argument for a parameter of a function of gt.nn.functional."""
+    """Return the expression that a function of gt.nn.functional passes to the operator for one of
+    its parameters."""
     if name == "reduction":
         old = [item for item in ("size_average", "reduce") if item in given]
         return f'_reduction("{function}", {", ".join([name, *old])})'
@@ -112,7 +112,7 @@ def _nn_argument(function: str, name: str, kind: Any, given: Mapping[str, str]) 
 
 @dataclass(frozen=True)
 class Public:
-    """A public function or method: its overloads, and the merge of several overloads."""
+    """A public function or method: its overloads and, if there are several, their merge."""
 
     name: str
     variant: str
@@ -138,7 +138,8 @@ class Public:
 
     @property
     def options(self) -> list[Argument]:
-        """The options (dtype, layout, device and similar) if all overloads have them."""
+        """The options (dtype, layout, device, pin_memory) if all overloads have them, otherwise an
+        empty list."""
         if not all(op.has_options for op in self.ops):
             return []
         return [a for a in self.first.schema.keyword_only if a.name in OPTIONS]
@@ -198,8 +199,8 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Return the parameters with defaults, followed by NumPy's names for parameters that have
-    one."""
+    """Return the parameters with defaults, followed by NumPy's names for some of them: `axis` for
+    `dim`, and `keepdims` for `keepdim`."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed
@@ -284,7 +285,6 @@ def _single(it: Public) -> list[str]:
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     guards += ["not requires_grad"] * it.takes_requires_grad
     lines += gather.gathered(op, gather.short_cut(op, guards, made=_named(op, "made")))
-    # The result requires grad if the caller passes requires_grad=True.
     lead, end = "return ", list[str]()
     if it.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
@@ -304,8 +304,8 @@ def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[s
 
 
 def _named(op: Op, results: str) -> str:
-    """Return the expression that makes a named tuple of several results. For operators without one,
-    return `results` unchanged."""
+    """Return the expression that makes a named tuple of several results. If the operator's results
+    have no names, return `results` unchanged."""
     is_tuple = op.named_results and op.is_public
     return f"Results_{op.base.rstrip('_')}({results})" if is_tuple else results
 
@@ -323,7 +323,7 @@ def results(model: Model, base: str) -> list[str]:
 
 
 def _out_keys(form: Op) -> str:
-    """Return a line that adds the keys of `out` to the key set."""
+    """Return a line that checks `out` and adds its dispatch keys to the key set."""
     name, count = form.base, len(form.schema.out_arguments)
     if count == 1:
         return f'key_set |= _checked_out("{name}", out)._keys & keep'
@@ -378,7 +378,7 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
-    # the short cut is tried before the key set is collected
+    # if an overload has short cuts, it collects its key set after the lookup of the short cut
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = gather.gathered(ops[-1]) if shared else []
@@ -456,7 +456,8 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _given(op: Op, written: str) -> dict[str, str]:
-    """Return the arguments that a text in the YAML gives: `other, self, rounding_mode="floor"`."""
+    """Return a dict from argument to expression. It is parsed from a field of the YAML, such as
+    `other, self, rounding_mode="floor"`. Arguments that the field lacks have their defaults."""
     text = f"_({written})"
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)

@@ -60,8 +60,8 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
 
 
 def _coerced(op: Op, listed: str) -> str:
-    """Return the call that converts operands that are not tensors. For some operators the first
-    operand may be a number."""
+    """Return the text of the call that converts operands that are not tensors. The called function
+    depends on whether the first operand may be a number."""
     if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
         return f"_coerced_either({listed})"
     swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
@@ -78,9 +78,10 @@ def short_cut(
     numbers: Sequence[str] | None = None, made: str = "made",
 ) -> list[str]:  # fmt: skip
     """Return lines that look up a short cut by the tensors' geometries and call it if there is one.
-    It receives all arguments except an `alpha` of 1. guards: tests that come first. arguments:
-    replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if these
-    differ from the schema's. made: the expression to return for the result `made`."""
+    The short cut receives all arguments except an `alpha` of 1. guards: tests that must hold before
+    the lookup. arguments: argument -> the expression that replaces it, as in `call`. numbers:
+    tensor arguments that may be numbers, if they differ from `op.numbers`. made: the expression to
+    return for the result `made`."""
     if op.short:
         return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
@@ -140,7 +141,8 @@ def _by_arguments(
         elif argument.name in found_by and kind.is_list:
             may_hash = False  # the short cut itself checks the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            may_hash = False  # native code passes users' unchecked arguments on
+            # it may be any object, because native code passes on unchecked arguments
+            may_hash = False
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":
@@ -149,13 +151,13 @@ def _by_arguments(
             tests.append(f"{name} is {default(argument)}")
     many = [a.name for a in op.tensors if a.type.required.is_list]
     parts = [
-        f"*[x._geometry for x in {given[name]}]" if name in many  # not needed for None
+        f"*[x._geometry for x in {given[name]}]" if name in many  # None raises AttributeError
         else f"{given[name]}._geometry" if name in tensors else given[name]
         for name in found_by
     ]  # fmt: skip
     opened, closed = ("(", "))") if len(parts) > 1 else ("", ")")
     lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed)
-    if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
+    if not may_hash:  # the key may contain a list, which cannot be hashed
         refused = "(AttributeError, TypeError)" if many else "TypeError"
         lines = ["try:", *indent(lines), f"except {refused}:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
@@ -173,8 +175,8 @@ _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
 
 
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
-    """Return lines that set `key_set` to the call's key set. before: lines that come first; they
-    raise the same exception for invalid operands."""
+    """Return lines that set `key_set` to the call's key set. before: lines that come first, such as
+    the lookup of a short cut. An invalid operand raises AttributeError in either part."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:

@@ -53,7 +53,7 @@ def kernels(model: Model, family: str) -> str:
 
 
 def _composed(op: Op) -> list[str]:
-    """Return the kernel that an expression in `dispatch` describes."""
+    """Return the source lines of a kernel that returns the expression in `dispatch`."""
     returned = nodes.line("return ", op.composition, "", WIDTH - 4)
     head = wrap(f"def _{op.identifier}(", ["key_set", *op.parameters], "):")
     return [*head, *indent(returned)]
@@ -104,8 +104,8 @@ def _kernel(op: Op, name: str) -> str:
 
 
 def _followed(op: Op) -> list[str]:
-    """Return the arguments of a call, as source text: the operator whose kernel `op` uses, and the
-    number of results if there are several."""
+    """Return the arguments for `_forms.NAME(...)` or `out_of(...)` as source text: the operator
+    whose kernel `op` uses and, if there are several results, their number."""
     outs = len(op.schema.returns)
     return [f"_ops.{op.follows}", *([str(outs)] if outs > 1 else [])]
 
@@ -145,6 +145,7 @@ def _autograd(op: Op, names: dict[str, str]) -> str:
 
 
 def is_view(op: Op) -> bool:
-    """Return True if the result is a differentiable view, which excludes `detach`."""
+    """Return True if the result is a differentiable view. The result of `detach` is not
+    differentiable."""
     aliases = bool(op.schema.returns) and bool(op.schema.returns[0].type.aliases)
     return bool(op.derivatives) and op.kind == "functional" and aliases

@@ -31,13 +31,15 @@ _FUNCTOR = re.compile(r"^struct (\w+) .*?^\};", re.DOTALL | re.MULTILINE)
 _COMPLEX_FUNCTION = re.compile(
     r"::of\(|math_hypot|complex_\w+\(|power\(|log_of_sum|logistic|atan2|angle_of"
 )
-# Operations that raise an error on the CPU, which a loop cannot do: integer division by 0, and
-# invalid probabilities.
+# Operations that must raise an error on the CPU, which a compiled loop cannot do. A functor that
+# tests a divisor for 0 is not compiled for integers. A functor that asserts valid probabilities is
+# not compiled at all.
 _INTEGER_DIVISION, _ASSERTION = re.compile(r"\bb == 0"), re.compile(r"\bassert\(")
 
 
 def _takes(functor: str, dtype: Any) -> bool:
-    """Return True if a functor is compiled for a dtype that its row allows."""
+    """Return True if a functor is compiled for the CPU with this dtype. The row must allow the
+    dtype."""
     of = paths.load_module("core.dtype")
     if _ASSERTION.search(functor):
         return False

@@ -67,8 +67,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (its name, its `keep`). A later class with the same content becomes a
-    # subclass of this one.
+    # Content of a class -> (name, `keep`) of the first class with this content. A later class with
+    # the same content becomes a subclass of the first.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -87,8 +87,8 @@ def nodes(model: Model, family: str) -> Nodes:
 
 
 class _Asking(ast.NodeTransformer):
-    """Replaces reads of operands' properties in a formula by names. asked: name -> the
-    expression."""
+    """Transformer that replaces properties of operands in a formula, such as `self.shape`, by
+    names. asked: name -> the expression that the name replaces."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -114,7 +114,7 @@ class _Asking(ast.NodeTransformer):
 
 
 class _Placing(ast.NodeTransformer):
-    """Replaces names in a formula by expressions."""
+    """Transformer that replaces names in a formula by expressions."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self.where = where
@@ -238,7 +238,7 @@ def _head(op: Op) -> list[str]:
     formulas, saved = _formulas(op), _slots(op)
     slots = (*saved, *_kept(op))
     targets = "__slots__ = saved" if saved and not _kept(op) else "__slots__"
-    # without slots a class adds nothing to the layout of Node, which has a __dict__
+    # an empty `__slots__` would have no effect, because Node has a __dict__
     lines = _tuple(targets, slots) if slots else []
     if saved and _kept(op):
         lines += _tuple("saved", saved)
@@ -297,8 +297,8 @@ def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
-    """Return the last lines of `backward`, which return the gradients, as one expression if
-    possible."""
+    """Return the last lines of `backward`. They return the gradients, if possible in one
+    expression."""
     if len(formulas) == 1:
         ((name, formula),) = formulas.items()
         takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)
@@ -322,7 +322,8 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
 
 
 def line(head: str, expression: str, tail: str, room: int) -> list[str]:
-    """Return the line. A call that is too long is broken at its arguments."""
+    """Return head + expression + tail as a line. If it is too long and the expression is a call,
+    the line may be broken between the arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
         tail = f"[{ast.unparse(made.slice)}]{tail}"
@@ -351,8 +352,9 @@ def _keeps(model: Model, op: Op) -> list[str]:
 
 
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
-    """Return a method that takes the call's arguments and saves the tensors that the needed
-    formulas read. If an argument is a number, the node gets the class of `number_nodes`."""
+    """Return a method that takes the call's arguments and saves the values that the formulas read.
+    It saves a tensor only if the gradient of a formula that reads the tensor is needed. If an
+    operand in `number_nodes` is a number, the method replaces the node's class."""
     formulas = _formulas(op)
     lines = []
     for argument, node in op.number_nodes.items():

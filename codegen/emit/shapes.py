@@ -167,7 +167,7 @@ def _plain(shape: str) -> str:
 
 
 def _given(shape: str) -> str:
-    """Return the differentiated operands as an argument list."""
+    """Return the text of an argument list with the operands that may have a gradient."""
     stars = {"T": "", "N": "", "P": "", "Q": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
@@ -187,8 +187,8 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Letter of an argument without a derivative -> the test that it is a tensor, which must come before
-# its history is read.
+# Letter of an argument without a derivative -> the test that the argument is a tensor. The test
+# must precede reads of the tensor's history.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
 
 
@@ -219,15 +219,16 @@ def _records(shape: str) -> list[str]:
 
 
 def _begins_by_itself(op: Op) -> bool:
-    """Return True if a short cut may record the operator itself: the operator makes one new tensor
-    from tensors, and all other arguments have no history."""
+    """Return True if a short cut may record the operator without the full dispatch. The operator
+    must make one new tensor from tensors, and its other arguments cannot have a history."""
     is_one = op.kind == "functional" and len(op.schema.returns) == 1
     return bool(op.derivatives and is_one and re.fullmatch("[TNC]{1,3}V*", shape_of(op)))
 
 
 def _begins(shape: str) -> list[str]:
-    """Return the function by which a short cut records a call before its loop: `record` and `keep`
-    in one frame. `otherwise` handles operands that are neither results nor leaves."""
+    """Return the function by which a short cut records a call before it runs the loop. The function
+    does the work of `record` and `keep` in one frame. It calls `otherwise` for operands that are
+    neither results of recorded calls nor leaves, such as some views."""
     count = len(shape.rstrip("V"))
     operands, behind = NAMES[:count], NAMES[count : len(shape)]
     given = ", ".join(operands)

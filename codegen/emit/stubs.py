@@ -70,7 +70,7 @@ def functions(model: Model, module: str = "") -> str:
     """Return stubs of public functions. module: "linalg" or similar, for the functions of that
     module with their short names."""
     prefix = f"{module}_" if module else ""
-    # names of gt that gputensor/__init__.py defines have no stub here
+    # names that gputensor/__init__.py imports under `TYPE_CHECKING` have no stub here
     by_hand = set() if module else {name for _, name in exports()}
     lines: list[str] = []
     for name in [name for name in model.bases("function", module) if name not in by_hand]:
@@ -86,7 +86,7 @@ def functions(model: Model, module: str = "") -> str:
 
 
 def nn(model: Model) -> str:
-    """Return stubs of the functions of gt.nn.functional that rows list."""
+    """Return stubs of the functions of gt.nn.functional that the rows list in `nn`."""
     lines: list[str] = []
     for op in model.ops:
         types = op.nn_types
@@ -147,8 +147,8 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """Return the stubs of `calls`. used: identifiers of the overloads that have a function
-    there."""
+    """Return the stubs of the module `calls`. used: identifiers of the overloads that have a
+    function in this module."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
@@ -156,8 +156,9 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 
 def operators(model: Model, named: set[str]) -> str:
-    """Return the stubs of `operators`. named: overloads that code uses by name; they are written
-    even if they return one tensor, the default type."""
+    """Return the stubs of the module `operators`. Operators that return one tensor need no stub,
+    because this is the default. named: identifiers of the operators that get a stub in any case,
+    because code uses them by name."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + joined([*lines, ""])
@@ -193,8 +194,8 @@ def _signatures(it: Public, op: Op) -> list[list[str]]:
 
 
 def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
-    """Return an overload's parameters and, if it has NumPy's names, the parameters with these
-    names."""
+    """Return the parameter lists of an overload: one list, or a second list with `axis` in place of
+    a required `dim`. An optional `dim` and `axis` are in one list."""
     names = [item.partition(":")[0] for item in items]
     taken = [item.partition("=")[0] for item in signature(it)]
     if "dim" not in names or "axis" not in taken:
@@ -204,7 +205,7 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
     more = ["keepdims: bool = ..."] if "keepdim" in names else []
     more = [*more, f"axis{typed} = ..."] if dim else more
     ours = [*items, *(["*"] if more and "*" not in items else []), *more]
-    if dim:  # both names are optional
+    if dim:  # both `dim` and `axis` may be omitted
         return [ours]
     behind = [item for item in items[place + 1 :] if item != "*"]
     star = [] if "*" in items[:place] else ["*"]
@@ -212,8 +213,8 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Return the overloads to declare: of overloads with the same parameters, only the one with the
-    fewest required parameters."""
+    """Return the overloads to declare. Of overloads with the same parameters, only the first is
+    declared."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
         for op in reversed(ops)

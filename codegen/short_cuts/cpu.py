@@ -13,9 +13,9 @@ from .parts import (
 def functional(
     name: str, n: int, has_number: bool = False, n_params: int = 0, is_element: bool = False
 ) -> list[str]:
-    """Return the form in which loop(*arrays) returns the result's array. n_params: if not 0, the
-    call is loop(*arrays, *behind), with stored arguments `behind`. is_element: pass a number as an
-    array of one element; see `element_of`."""
+    """Return the form that calls loop(*arrays), which returns the result's array. n_params: if not
+    0, the form calls loop(*arrays, *behind), where `behind` are stored arguments. is_element: pass
+    a number as an array of one element; see `element_of`."""
     operands = OPERANDS[:n]
     given = [*operands, *(["other"] if has_number else [])]
     passed = ", ".join([*given, *PARAMS[:n_params]])

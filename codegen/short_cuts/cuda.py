@@ -13,7 +13,7 @@ CUDA_MEMORY = [
     "index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize",
     "take = runtime.cuda().taker(nbytes, index)",
 ]
-# lines that make memory from the allocator into a storage and a tensor
+# lines that make a storage and a tensor from the allocated `memory`
 ALLOCATED = [
     "storage = Storage()",
     "storage._data = memory",

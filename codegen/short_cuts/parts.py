@@ -84,9 +84,9 @@ def others(n: int, on: str) -> list[str]:
 
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
-    """Return lines that test for plain operands and a plain thread, and make a node if autograd
-    records. in_chains: within `gt.fuse`, call the table's function for chains, which returns None
-    if the operator must run immediately."""
+    """Return lines that leave the short cut unless the operands' keys and the thread's state are
+    plain, and that make an autograd node if the call is recorded. in_chains: within `gt.fuse`, call
+    the table's function for chains, which returns None if the operator must run immediately."""
     begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
@@ -105,8 +105,9 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
 
 
 def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str = "") -> list[str]:
-    """Return lines that leave the short cut if autograd must act on an operand. is_written: the
-    first operand is written to, so its version is counted."""
+    """Return lines that leave the short cut if an operand has other keys or another device, if
+    autograd must act on an operand, or if the thread's state is not plain. is_written: the call
+    writes to the first operand."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
         reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])
@@ -153,8 +154,8 @@ def apart(theirs: str, written: str, read: str) -> list[str]:
     return unless(f"{is_asked} and _may_share({written}, {read})")
 
 
-# An element made from a number, and the number itself. One assignment stores both, so that they
-# belong together even if several threads store.
+# Variables for an element made from a number: the number, and the array of one element. One
+# assignment stores both, so that they match even if several threads assign.
 NUMBER, LAST = "number", ("last = (None, None)",)
 
 
@@ -173,9 +174,9 @@ def element_of(name: str) -> list[str]:
 def run(
     given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
 ) -> list[str]:
-    """Return lines that run the loop without NumPy's warnings. overflow: a comment on why the full
-    dispatch may reject a number. before: lines that come first and raise the same exceptions as the
-    loop."""
+    """Return lines that run the loop without NumPy's warnings. overflow: if given, the lines also
+    leave the short cut after an OverflowError, with this text as a comment. before: lines that run
+    before the loop, within the same `try`."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
     later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [

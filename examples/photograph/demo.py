@@ -112,7 +112,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
     for name in names:
         if name not in found:
             raise Refusal(f"'--peers' must be of {', '.join(found)} here (got {name!r})")
-    # NumPy's results are the reference, so NumPy runs even if its times are not shown
+    # NumPy's results are the reference, so NumPy always runs, even if `--peers` does not name it
     return [
         pipelines.Tensors(gt, "gputensor", device),
         *(found[n]() for n in dict.fromkeys(("numpy", *names))),
@@ -122,7 +122,8 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
 def run(
     batch: np.ndarray, device: Any, contestants: list[Pipeline], progress: Progress
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Run all steps. Return the report, and the first image as the planes that a model reads."""
+    """Run all steps. Return the report, and the first image in the layout of a model's input: (C,
+    H, W)."""
     is_emulated = _is_emulated(device)
     count = len(batch)
     window = _window(batch.shape[1]), _window(batch.shape[2])
@@ -220,7 +221,7 @@ def _trace(view: Any) -> list[str]:
 
 
 def _walks(ours: State, device: Any) -> list[dict[str, Any]]:
-    """Return the coalesced layouts of three copies. The first one is small enough to follow by
+    """Return the coalesced layouts of four copies. The first one is small enough to follow by
     hand."""
     small = gt.empty(1, 64, 5, 4, device=device)
     copies = [

@@ -13,14 +13,14 @@ from gputensor.cli.output import Refusal
 from gputensor.runtime import files
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
-# For each byte of the batch, the bytes that all intermediate results of gputensor and of two other
-# libraries need.
+# Bytes of memory for each byte of the batch. They suffice for the intermediate results of gputensor
+# and of two other libraries.
 _BYTES_PER_BATCH_BYTE = 100
 
 
 def default() -> Path:
-    """Return the path of a public-domain photograph in matplotlib's package, which is not
-    imported."""
+    """Return the path of a public-domain photograph in matplotlib's package, without an import of
+    matplotlib."""
     spec = find_spec("matplotlib")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder, _DEFAULT)
@@ -64,7 +64,8 @@ def _first_line(error: Exception) -> str:
 
 
 def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray:
-    """Return `count` images (N, H, W, C). Each is rolled further sideways, so that all differ.
+    """Return a batch of `count` images (N, H, W, C). Image i is rolled by 16 * i pixels along the
+    rows, so that the images differ.
 
     If count is None, return the default number, or as many as fit into memory.
     """
@@ -91,7 +92,8 @@ def _available_memory() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Raise an error if the result could not be written. This is called before the work."""
+    """Raise an error if the result cannot be written. This is called before the long
+    computation."""
     from PIL import Image
 
     if path.suffix.lower() not in Image.registered_extensions():

@@ -1,5 +1,5 @@
-"""Picture of the demonstration: the photograph before and after, the order of its numbers in
-memory, and the time of each library."""
+"""Picture of the demonstration: the photograph before and after the conversion, the order of its
+elements in memory, and the time of each library."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TIMED = {
     "channels_last": "NCHW to channels_last",
     "cropped": "a crop of channels_last,\nmade contiguous",
 }
-# The number of pixels drawn in the strip, and the size of the picture in inches.
+# The number of pixels whose order in memory is drawn, and the size of the picture in inches.
 _PIXELS, _SIZE = 8, (12.0, 9.4)
 
 
 def require() -> None:
-    """Raise an error if the picture could not be drawn. This is called before the work."""
+    """Raise an error if the picture cannot be drawn. This is called before the long computation."""
     if find_spec("matplotlib") is None:
         raise Refusal(
             "the picture is drawn with matplotlib; run: pip install 'gputensor[demo]'", BAD_INPUT
@@ -108,8 +108,8 @@ def _bare(axes: Any) -> None:
 
 
 def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
-    """Draw eight pixels of a row, with the positions of their numbers in memory before and
-    after."""
+    """Draw eight pixels of a row. For each channel, show the positions in memory before and after
+    the conversion."""
     _head(
         figure, 0.535, "The order in memory",
         "the same pixels of a row: pixel after pixel before, channel after channel after",
@@ -119,7 +119,8 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
     row = image[image.shape[0] // 3]
     begin = max(0, (image.shape[1] - count) // 2)
     pixels = row[begin : begin + count]
-    width = 3 * count + 2.4  # between two planes there is a gap for the rest of a plane
+    # each of the two gaps stands for the pixels of a plane that are not drawn
+    width = 3 * count + 2.4
     before = [(n, c, 1.2 + 3 * n + c) for n in range(count) for c in range(3)]
     after = {(n, c): c * (count + 1.2) + n for n in range(count) for c in range(3)}
     for n, c, x in before:
@@ -151,7 +152,8 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
 
 
 def _cell(x: float, y: float, colour: str, depth: float) -> Any:
-    """Draw a cell. depth: the fraction of the colour; small numbers are drawn darker."""
+    """Return a filled rectangle for one element. depth: the brightness as a fraction of the
+    colour's; small elements are darker."""
     rgb = np.array(import_module("matplotlib.colors").to_rgb(colour)) * depth
     patches = import_module("matplotlib.patches")
     return patches.Rectangle((x + 0.04, y), 0.92, 0.8, facecolor=rgb, edgecolor="none", zorder=2)

@@ -51,7 +51,7 @@ VIEWS = {
 
 
 class Pipeline:
-    """The steps in one library. where: the device on which they run."""
+    """The steps, written for one library. where: the device on which they run."""
 
     name = ""
     where = "cpu"
@@ -78,7 +78,7 @@ class Pipeline:
 
 
 class Tensors(Pipeline):
-    """The steps in gputensor and in PyTorch, which have the same code."""
+    """The steps for gputensor and PyTorch. Both libraries run the same code."""
 
     def __init__(self, module: Any, name: str, device: Any) -> None:
         self.module, self.name, self.device, self.where = module, name, device, str(device)
@@ -87,7 +87,8 @@ class Tensors(Pipeline):
         return self.module.from_numpy(array).to(self.device)
 
     def _has_pack(self) -> bool:
-        """True if the library has `pack`. PyTorch lacks it, and so may a registered device."""
+        """Return True if the library has `pack` on this device. PyTorch lacks `pack`, and a
+        registered device may lack it."""
         return self.module is gt and stub.serves("copy", "pack", self.device.type)
 
     def code(self, step: Step) -> str:
@@ -146,7 +147,7 @@ class Tensors(Pipeline):
 
 
 class Arrays(Pipeline):
-    """The steps in NumPy and in CuPy, which have the same code."""
+    """The steps for NumPy and CuPy. Both libraries run the same code."""
 
     def __init__(self, module: Any, name: str, where: str) -> None:
         self.module, self.name, self.where = module, name, where

@@ -48,7 +48,8 @@ def _check_dtype(value: Any, op: str) -> dtypes.dtype:
 
 
 class autocast(Guard):
-    """Run a block, the calls of a function, or the steps of a generator in mixed precision.
+    """Context manager and decorator that runs a block, a function or a generator in mixed
+    precision.
 
     Args:
         device_type: 'cpu', 'cuda', or a registered device that supports autocast.
@@ -87,8 +88,8 @@ class autocast(Guard):
         self._enter()
         return self
 
-    # The previous state is stored with the thread's state and not in this object, because several
-    # threads may enter one object, and one thread may enter it several times.
+    # The previous state is stored with the thread's state and not in this object. Several threads
+    # may enter the same object, and one thread may enter it several times.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()
@@ -110,7 +111,8 @@ class autocast(Guard):
             raise
 
     def _found(self) -> Any:
-        """Return this object's innermost block, and the chain of blocks without that block."""
+        """Return the innermost block that was entered through this object, and the chain of blocks
+        without that block."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)
@@ -152,7 +154,8 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Turn autocast on or off in this thread or task. Outside a block no casts are cached."""
+    """Turn autocast on or off in this thread or task. Outside an `autocast` block, casts are not
+    cached."""
     known = find(device_type, "set_autocast_enabled")
     _set_enabled(known, enabled)
 

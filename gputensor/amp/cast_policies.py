@@ -40,7 +40,8 @@ def policies_of(name: str) -> dict[str, str]:
 
 
 def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
-    """Let autocast cast the operands of an operator, for example a user's, on a device type.
+    """Register the cast policy of an operator for a device type. The operator may be built-in or
+    user-defined.
 
     op_name: `mylib::scale`, or `neg` for a built-in operator. policy: one of POLICIES, or a
     floating dtype to which operands are cast, independent of the block's dtype. Returns a handle

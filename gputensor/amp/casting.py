@@ -76,7 +76,7 @@ PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
 DEVICES = (CPU, CUDA, PRIVATE)
 
 AUTOCAST = tls.AUTOCAST
-# A call's Autocast keys -> the device of the highest key. This key's kernel runs first.
+# Set of Autocast keys of a call -> the device of the highest key, whose kernel runs first.
 device_of: dict[int, AutocastDevice] = {}
 for _device in DEVICES:
     device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}
@@ -164,7 +164,8 @@ class WeightCache:
         self.entries: dict[tuple[Any, ...], _Entry] = {}
 
     def cast(self, x: Tensor, to: dtype) -> Tensor:
-        # The mode is part of the key: tensors made in inference mode cannot be used outside it.
+        # Inference mode is part of the key, because a tensor that was made in inference mode cannot
+        # be used outside it.
         key = (id(x), to, tls.is_inference_mode(), identity(current_stream(x._device)))
         entry = self.entries.get(key)
         if (
@@ -184,7 +185,8 @@ class WeightCache:
             made = _converted(x, to)
         finally:
             left(grad_mode.set(mode))
-        # a weak reference, because an entry that refers to its cache would be a reference cycle
+        # a weak reference, because a strong one from an entry to its cache would make a reference
+        # cycle
         whose = ref(self)
 
         def forget(_: Any) -> None:
@@ -208,7 +210,8 @@ class ToCopyBackward0(Node):
 
 
 def _is_weight(x: Tensor) -> bool:
-    """Return True for a leaf that requires grad, is not a view, and whose class has no handler."""
+    """Return True for a leaf that requires grad and is not a view, unless the tensor's class has a
+    handler."""
     meta = x._autograd
     return (
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None

@@ -23,14 +23,14 @@ from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):
-    """What was last called for an optimizer since `update`: `unscale_`, `step`, or neither."""
+    """The last call for an optimizer since `update`: `unscale_`, `step`, or none."""
 
     READY, UNSCALED, STEPPED = range(3)
 
 
 class _Optimizer:
-    """State of an optimizer since the last `update`. found: device -> 1.0 if inf or NaN was
-    found."""
+    """State of an optimizer since the last `update`. found: device -> 1.0 if a gradient on it is
+    inf or NaN, else 0.0."""
 
     __slots__ = ("stage", "found")
 
@@ -172,8 +172,8 @@ class GradScaler:
         self._optimizers = {}
 
     def _adapt(self, scale: Tensor, tracker: Tensor, is_bad: Tensor) -> None:
-        """Write the next scale and step count. Source: aten/src/ATen/native/cuda/AmpKernels.cu,
-        amp_update_scale_cuda_kernel."""
+        """Write the next scale and step count to `scale` and `tracker`. Source:
+        aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel."""
         steps = tracker + 1
         is_due = steps == self._growth_interval
         grown = (scale.double() * self._growth_factor).float()
@@ -248,7 +248,7 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
         self._growth_factor, self._backoff_factor = growth, backoff
         self._init_scale, self._init_growth_tracker = scale, tracker
-        # The next call of `scale` makes both tensors again, on the device of its outputs.
+        # The next call of `scale` makes both tensors again, on the device of the first output.
         self._scale = self._growth_tracker = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -282,8 +282,8 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # If an element is inf or NaN, so is the largest magnitude, and then peak - peak is NaN
-            # instead of 0.
+            # If an element is inf or NaN, the largest magnitude is inf or NaN. Then peak - peak is
+            # NaN instead of 0.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

@@ -51,7 +51,8 @@ def _is(element: dtype, kind: str) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
-    """Return the promoted dtype of tensors, dtypes and numbers. 0-d tensors promote like others."""
+    """Return the promoted dtype of tensors, dtypes and numbers. 0-d tensors promote like other
+    tensors."""
     found, numbers = None, []
     for x in arrays_and_dtypes:
         element = x if isinstance(x, gt.dtype) else x.dtype if isinstance(x, Tensor) else None

@@ -20,8 +20,8 @@ Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 
 def one(name: str, doc: str, operator: str = "", module: Any = gt) -> Any:
-    """Make the standard's function `name` of one tensor. It calls the module's operator `operator`,
-    or the operator called `name`."""
+    """Return the standard's function `name`, which takes one tensor. The function calls the
+    operator of `module` called `operator`, by default the operator called `name`."""
     # look up the operator at the first call, because the look-up may load a family
     call: Callable[..., Tensor] | None = None
 
@@ -35,8 +35,8 @@ def one(name: str, doc: str, operator: str = "", module: Any = gt) -> Any:
 
 
 def _two(name: str, doc: str, operator: str = "") -> Two:
-    """Make the standard's function `name` of two operands. It promotes them and calls gt's
-    operator."""
+    """Return the standard's function `name`, which takes two operands. The function promotes the
+    operands and calls gt's operator."""
     call: Callable[..., Tensor] | None = None
 
     def function(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
@@ -155,6 +155,7 @@ def tanh(x: Tensor, /) -> Tensor:
     found = gt.tanh(x)
     if not x.is_complex():
         return found
-    # at infinity C's zero has the sign of sin(2 imag(x)), the standard's has the sign of imag(x)
+    # For an infinite real part, the imaginary part of the result is a zero. In C it has the sign of
+    # sin(2 imag(x)); the standard requires the sign of imag(x).
     signed = gt.complex(gt.real(found), gt.copysign(gt.imag(found), gt.imag(x)))
     return gt.where(gt.isinf(gt.real(x)), signed, found)

@@ -24,7 +24,7 @@ class Info:
     """The namespace's capabilities, devices and dtypes."""
 
     def capabilities(self) -> Capabilities:
-        """Return the limits, and which optional parts of the standard are supported."""
+        """Return the limits and the supported optional parts of the standard."""
         return {
             "boolean indexing": True, "data-dependent shapes": True, "max dimensions": MOST_DIMS,
         }  # fmt: skip

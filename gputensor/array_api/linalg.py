@@ -89,7 +89,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The solution x of x1 @ x = x2, where x2 is one vector or a batch of matrices."""
     first, second = promoted("solve", (x1, x2))
     if second.ndim > 1 and second.ndim < first.ndim:
-        second = second.unsqueeze(0)  # else PyTorch reads x2 as a batch of vectors
+        second = second.unsqueeze(0)  # otherwise PyTorch reads x2 as a batch of vectors
     return gt.linalg.solve(first, second)
 
 

@@ -25,8 +25,8 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 def tensordot(
     x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
-    """Sum products over the last `axes` axes of x1 and the first `axes` axes of x2. A pair `axes`
-    lists the axes of x1 and those of x2."""
+    """Sum products over the last `axes` axes of x1 and the first `axes` axes of x2. If `axes`
+    is a pair, it lists the axes of x1 and the axes of x2."""
     first, second = promoted("tensordot", (x1, x2))
     return gt.tensordot(first, second, axes)
 

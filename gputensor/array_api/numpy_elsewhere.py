@@ -278,7 +278,8 @@ def histogram(
 
 
 def _beside(x: Tensor, value: Any) -> Tensor:
-    """Return `value` as a tensor on x's device. Use x's dtype if that is floating."""
+    """Return `value` as a tensor on x's device, in the dtype of x if x is floating-point. Return a
+    tensor unchanged."""
     if isinstance(value, Tensor):
         return value
     array = np.asarray(value)

@@ -60,8 +60,8 @@ def is_installed() -> bool:
 
 
 class _Again:
-    """Calls `install` in a process that `multiprocessing` starts with a new interpreter. The
-    process unpickles this object before it imports the program's module."""
+    """Object whose unpickling calls `install`. A process that `multiprocessing` starts with a new
+    interpreter unpickles it before it imports the program's module."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
@@ -94,7 +94,7 @@ def install() -> None:
     for kind in _TYPES:
         type.__setattr__(kind, "__module__", "torch")
     for function in OF_INIT:
-        function.__module__ = "torch.nn.init"  # modes recognise the functions by their module
+        function.__module__ = "torch.nn.init"  # handlers of modes read this attribute
 
 
 def uninstall() -> None:

@@ -19,8 +19,8 @@ import gputensor as gt
 from gputensor.core import errors
 
 _UNITS = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
-# The share of the whole time that one block of runs takes. A block is so long that the time of the
-# loop itself is negligible.
+# The share of the whole time that one block of runs takes. In a block of this length, the time of
+# the loop itself is negligible.
 _BLOCK = 1e-3
 
 
@@ -157,7 +157,7 @@ class Measurement:
 
 
 class Timer:
-    """Measure a statement, as timeit.Timer does.
+    """A timer for one statement, like timeit.Timer.
 
     Args:
         stmt, setup, global_setup: code. setup runs before each measurement. globals: the names

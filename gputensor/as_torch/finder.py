@@ -50,7 +50,7 @@ class Facade(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and isinstance(found := self._own(name), _FIXED):
-            # A second look-up of the name takes 0.05 us instead of 12 (Python 3.11).
+            # After this, a look-up of the name takes 0.05 us instead of 12 us (Python 3.11).
             self.__dict__[name] = found
             return found
         below = f"{self.__name__}.{name}"

@@ -131,7 +131,7 @@ def save(
     obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
     **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Like `gt.save`, but write objects of any class, as PyTorch does."""
+    """Save an object of any class, as PyTorch does. `gt.save` accepts fewer classes by default."""
     gt.save(obj, f, pickle_module)
 
 

@@ -25,7 +25,8 @@ _asked: dict[str, str] = {}  # name of a group -> the backend that the program r
 
 
 def _ours(op: str, backend: Any) -> str | None:
-    """Return our backend: NCCL for "nccl" alone, MPI for a name that contains a CPU backend."""
+    """Return "nccl" if NCCL is the only requested backend. Otherwise return None, which means
+    MPI."""
     if backend is None:
         return None
     named = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
@@ -138,7 +139,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0, group: Any = None
 ) -> None:
-    """Like `all_gather_object`, but only rank `dst` gets the objects."""
+    """Store each rank's object in the list of rank `dst`. The other ranks' lists stay unchanged."""
     found: list[Any] = []
     all_gather_object(found, obj, group)
     if distributed.get_rank() == dst and object_gather_list is not None:

@@ -21,8 +21,8 @@ _FOREACH = (
     "erfc exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm "
     "pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
-# Operator -> the name of its last argument. The argument is positional here, but the tensor's
-# method takes it by keyword.
+# Operator -> the name of its last argument. `torch._foreach_*` takes this argument by position, but
+# the tensor's method takes it by keyword.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 
@@ -243,7 +243,8 @@ def vmap_(
 def make_functional(
     model: gt.nn.Module, disable_autograd_tracking: bool = False
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return two values: a function that takes a module's parameters and inputs; the parameters."""
+    """Return (function, parameters). The function calls the module with given parameters and
+    inputs."""
     call, params, _ = make_functional_with_buffers(model, disable_autograd_tracking)
     return lambda params, *args, **kwargs: call(params, (), *args, **kwargs), params
 
@@ -251,8 +252,8 @@ def make_functional(
 def make_functional_with_buffers(
     model: gt.nn.Module, disable_autograd_tracking: bool = False
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return three values: a function that takes a module's parameters, buffers and inputs; the
-    parameters; the buffers."""
+    """Return (function, parameters, buffers). The function calls the module with given parameters,
+    buffers and inputs."""
     stateless = copy.deepcopy(model)
     params, buffers = dict(stateless.named_parameters()), dict(stateless.named_buffers())
 
@@ -268,8 +269,8 @@ def make_functional_with_buffers(
 def combine_state_for_ensemble(
     models: Sequence[gt.nn.Module],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return three values: a function for vmap that takes stacked parameters and buffers; the
-    stacked parameters; the stacked buffers."""
+    """Return (function, parameters, buffers). The parameters and buffers of all models are stacked.
+    `vmap` of the function calls all models."""
     calls, params, buffers = zip(*[make_functional_with_buffers(model) for model in models])
     leaves = [gt.stack(list(xs)).detach().requires_grad_() for xs in zip(*params)]
     return calls[0], tuple(leaves), tuple([gt.stack(list(xs)) for xs in zip(*buffers)])

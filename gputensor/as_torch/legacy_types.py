@@ -72,7 +72,7 @@ class DefaultGenerators:
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
     """`torch.Tensor(...)`: return a tensor over another tensor's memory, a tensor of a sequence's
-    elements, or an uninitialised tensor of the given sizes. Its dtype is the default dtype.
+    elements, or an uninitialised tensor of the given sizes. A new tensor has the default dtype.
 
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
@@ -218,9 +218,9 @@ class _BaseType(type):
 
 
 def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
-    """Return {name: class}. The class has PyTorch's name and derives from `kind`; programs derive
-    modules from it. ours: gputensor's classes that count as subclasses of the new class, with their
-    own subclasses; by default `kind`."""
+    """Return {name: class} for a new class with PyTorch's name, from which programs derive modules.
+    kind: the base of the new class. ours: gputensor's classes that count as subclasses of the new
+    class, by default `kind`. Classes that derive from `ours` count too."""
     return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
 
 

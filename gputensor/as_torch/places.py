@@ -90,7 +90,7 @@ class _AbsentType(type):
     def __getitem__(cls, item: Any) -> Any:
         return cls  # annotations such as `Future[Tensor]`
 
-    def __iter__(cls) -> Any:  # iteration by __getitem__ would not end
+    def __iter__(cls) -> Any:  # without this method, iteration calls __getitem__ endlessly
         return cls()
 
     def __getattr__(cls, name: str) -> Any:
@@ -100,6 +100,7 @@ class _AbsentType(type):
 
 
 def Absent(name: str, why: str) -> Any:
-    """Make a class for imports, subclasses and isinstance. A call of the class raises `why`."""
+    """Return a placeholder class, which programs can import, derive from and pass to isinstance. A
+    call of the class raises NotImplementedError with the reason `why`."""
     short = name.rpartition(".")[2]
     return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})

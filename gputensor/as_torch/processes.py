@@ -24,7 +24,7 @@ STRATEGIES = {"file_descriptor", "file_system"}
 
 
 class ProcessException(Exception):
-    """A process has failed. error_index: the process's index. error_pid: its process id."""
+    """Error for a process that failed. error_index: the process's index. error_pid: its id."""
 
     msg: str
     error_index: int
@@ -39,11 +39,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The function has raised an exception. The message contains its traceback."""
+    """Error for a function that raised an exception. The message contains the traceback."""
 
 
 class ProcessExitedException(ProcessException):
-    """A process has ended by an exit code or a signal."""
+    """Error for a process that ended with a nonzero exit code or by a signal."""
 
     exit_code: int
     signal_name: str | None
@@ -61,7 +61,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _end_with_parent(parent: Any) -> None:
-    """End this process when the parent ends, even if it is killed."""
+    """End this process when the parent process ends, even if the parent was killed."""
     connection.wait([parent])
     signal.raise_signal(signal.SIGINT)
     time.sleep(_GRACE_S)  # the process may ignore the signal
@@ -69,7 +69,8 @@ def _end_with_parent(parent: Any) -> None:
 
 
 def _call(fn: Any, index: int, args: tuple[Any, ...], said: Any) -> None:
-    """Run the function in the new process. Send the traceback to the parent if it raises."""
+    """Run the function in the new process. If it raises an exception, send the traceback to the
+    parent."""
     parent: Any = multiprocessing.parent_process()
     threading.Thread(target=_end_with_parent, args=(parent.sentinel,), daemon=True).start()
     try:
@@ -101,7 +102,7 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until a process has ended. Return True when all processes have ended.
+        """Wait until at least one process has ended. Return True if all processes have ended.
 
         timeout: seconds to wait. grace_period: seconds that the other processes have to end after
         one has failed, and again after SIGTERM.
@@ -198,7 +199,8 @@ def spawn(
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accept one of PyTorch's names. It has no effect, because shared memory has no name here."""
+    """Check that the strategy is one of PyTorch's names. The strategy has no effect, because
+    gputensor's shared memory has no name."""
     if new_strategy not in STRATEGIES:
         rule = "be file_descriptor or file_system"
         raise errors.wrong_value("set_sharing_strategy", "new_strategy", rule, new_strategy)

@@ -64,7 +64,8 @@ def schedule(
 
 @dataclass(eq=False, repr=False)
 class Average:
-    """The sums of one operator, or of one block of `record_function`. Times are in microseconds."""
+    """The number of calls and the total times of one operator, or of one block of
+    `record_function`. Times are in microseconds."""
 
     key: str
     count: int = 0
@@ -75,12 +76,12 @@ class Average:
 
     @property
     def cpu_time(self) -> float:
-        """Time of one call."""
+        """Mean CPU time of a call."""
         return self.cpu_time_total / max(self.count, 1)
 
     @property
     def device_time(self) -> float:
-        """Time of one call on the device."""
+        """Mean device time of a call."""
         return self.device_time_total / max(self.count, 1)
 
     def add(self, row: profiler.Row) -> None:
@@ -142,7 +143,7 @@ class Averages(list[Average]):
 
 
 class profile:
-    """Measure operators in the block, or between `start` and `stop`, in the steps of a schedule.
+    """A profile of the operators in a block, or between `start` and `stop`, in steps of a schedule.
 
     Args:
         activities: CPU, CUDA or both; both by default.
@@ -219,7 +220,7 @@ class profile:
             found.setdefault(row.op, Average(row.op)).add(row)
         return Averages(found.values())
 
-    # The events are sums too, because single calls are not recorded.
+    # `events` returns sums as well, because single calls are not recorded.
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:
@@ -278,7 +279,7 @@ class autograd_profile(profile):
 
 
 class record_function(contextlib.ContextDecorator):
-    """Measure a block, or a function, under its own name in the running profiles."""
+    """A block, or a decorated function, whose time the running profiles record under `name`."""
 
     name: str
 
@@ -312,7 +313,8 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def tensorboard_trace_handler(dir_name: Any, *args: Any, **options: Any) -> Callable[[Any], None]:
-    """Return a handler that raises an error when a trace is ready, because there is no timeline."""
+    """Return a handler that raises an error when a trace is ready, because profiles contain no
+    timeline."""
     return lambda running: running.export_chrome_trace(dir_name)
 
 

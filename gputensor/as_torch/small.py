@@ -25,7 +25,7 @@ from gputensor.serialization.places import Places
 
 # --- torch.library --------------------------------------------------------------------------------
 
-# Keeps operators alive that programs define without a Library object.
+# Libraries of operators that programs define without a Library object. The list keeps them alive.
 _kept: list[library.Library] = []
 
 
@@ -43,7 +43,7 @@ def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> No
 
 
 def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any:
-    """Register a kernel of an operator for device types. "default" stands for all of them."""
+    """Register a kernel of an operator for device types. "default" means all types."""
     listed = (types,) if isinstance(types, str) else tuple(types)
     devices = None if "default" in listed else listed
     if func is None:
@@ -115,7 +115,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]
 
 
 class TorchVersion(str):
-    """A version: a string that is compared by its numbers, with strings and tuples."""
+    """A version string. Comparisons with strings and tuples compare the version numbers."""
 
     __slots__ = ()
 
@@ -135,7 +135,7 @@ _STAGES = {"dev": -5, "a": -4, "alpha": -4, "b": -3, "beta": -3, "c": -2, "rc": 
 
 
 def _numbers(text: str) -> Any:
-    """Return the key that orders versions, as in PEP 440; None if the text is no version."""
+    """Return a key that sorts versions as PEP 440 does, or None if the text is not a version."""
     found = _VERSION.fullmatch(text.strip().lower())
     if found is None:
         return None
@@ -158,8 +158,8 @@ def causal_upper_left(*size: int) -> Any:
 
 
 def causal_lower_right(*size: int) -> Any:
-    """Return a mask: the last query attends to all keys, and every other query to one key fewer
-    than the next query.
+    """Return a mask for scaled_dot_product_attention. The last query attends to all keys. Each
+    other query attends to one key fewer than the query after it.
     """
     return gt.ones(*size, dtype=gt.bool).tril(size[1] - size[0])
 
@@ -223,7 +223,8 @@ def collect_all(futures: list[Future]) -> Future:
 
 
 def wait_all(futures: list[Future]) -> list[Any]:
-    """Wait for all futures and return their values. Raise the first exception among them."""
+    """Wait for all futures and return their values. Raise the exception of the first future that
+    failed."""
     return [future.wait() for future in futures]
 
 
@@ -307,7 +308,7 @@ def swap_tensor(
 
 
 def as_tuple(inp: Any, arg_name: Any = None, fn_name: Any = None) -> tuple[bool, Any]:
-    """Return whether the value is a tuple, and the value as a tuple."""
+    """Return two values: True if `inp` is a tuple, and `inp` as a tuple."""
     return (True, inp) if isinstance(inp, tuple) else (False, (inp,))
 
 
@@ -320,15 +321,15 @@ def tuple_postprocess(res: Any, to_unpack: Any) -> Any:
 
 
 def grad_postprocess(inputs: Any, create_graph: bool) -> Any:
-    """Detach gradients that are not recorded."""
+    """Detach the gradients, unless `create_graph` is True."""
     if isinstance(inputs, gt.Tensor):
         return inputs if create_graph else inputs.detach()
     return tuple([grad_postprocess(x, create_graph) for x in inputs])
 
 
 def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
-    """Return for each tensor its columns of an identity matrix. The matrix has one row for each
-    element of all tensors."""
+    """Return one matrix for each tensor: the columns of an identity matrix that belong to the
+    elements of this tensor. The identity matrix has one row for each element of all tensors."""
     rows = sum(tensor_numels)
     whole = [gt.eye(rows, dtype=x.dtype, device=x.device) for x in tensors]
     starts = [sum(tensor_numels[:n]) for n in range(len(tensor_numels))]
@@ -342,7 +343,7 @@ def generate_state(base_seed: int, worker_id: int) -> list[int]:
 
 
 def _of_pickles(module: str) -> dict[str, Any]:
-    """Return the functions of a module that PyTorch's pickles call."""
+    """Return the functions `_rebuild...` of `module`. PyTorch's pickles call these functions."""
     names = [key for key in torch_files.NAMES if key.startswith(f"{module} _rebuild")]
     return {key.partition(" ")[2]: torch_files.NAMES[key] for key in names}
 
@@ -361,7 +362,8 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
 def cubic_interpolate(
     x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: Any = None
 ) -> Any:
-    """Return the position of the minimum of the cubic through two points with slopes."""
+    """Return the position of the minimum of the cubic polynomial that has the values f1, f2 and the
+    slopes g1, g2 at x1, x2."""
     one, two = lbfgs._Point(x1, f1, g1, g1), lbfgs._Point(x2, f2, g2, g2)
     return lbfgs._minimum(one, two, bounds)
 
@@ -370,8 +372,8 @@ def strong_wolfe(
     obj_func: Callable[..., Any], x: Any, t: Any, d: Any, f: Any, g: Any, gtd: Any,
     c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
 ) -> tuple[Any, Any, Any, int]:  # fmt: skip
-    """Return loss, gradient and length of a step along `d`, and the number of evaluations of the
-    loss."""
+    """Search for a step along `d` that meets the strong Wolfe conditions. Return the loss, the
+    gradient, the step's length and the number of evaluations of the loss."""
     count = 0
 
     def point(at: Any) -> lbfgs._Point:

@@ -128,13 +128,13 @@ def compiled(model: Any = None, **options: Any) -> Any:
 
 def _has_levels() -> bool:
     """Return True inside `vmap` or a derivative of gt.func."""
-    # None if the module is not loaded, in which case no transform is running
+    # if the module is not loaded, no transform is running
     func = sys.modules.get("gputensor.func.levels")
     return func is not None and bool(func.levels())
 
 
 class _Keys:
-    """Dispatch keys by name; Undefined for devices that gputensor does not have."""
+    """The dispatch keys as attributes. The keys of devices that gputensor lacks are Undefined."""
 
     def __getattr__(self, name: str) -> Any:
         return {key.name: key for key in keys.ALL_KEYS}.get(name, keys.UNDEFINED)

@@ -39,7 +39,8 @@ def _at(
 
 
 def _steps(M: int, sym: bool) -> int:
-    """Return the number of steps between the first and the last value of the symmetric window."""
+    """Return the number of steps between the first and the last value of a symmetric window.
+    Without `sym`, this window has M + 1 values, of which the result has the first M."""
     return max(M - 1 if sym else M, 1)
 
 

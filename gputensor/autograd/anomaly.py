@@ -16,7 +16,7 @@ checks_nan = True
 
 
 class detect_anomaly(Guard):
-    """Enable anomaly mode, for forward and backward, in the whole process: `with
+    """A block with anomaly mode, for forward and backward, in the whole process: `with
     gt.autograd.detect_anomaly():`.
 
     check_nan: raise an error when a gradient is NaN. This makes every operation slower.
@@ -51,8 +51,8 @@ class detect_anomaly(Guard):
 
 
 class set_detect_anomaly(detect_anomaly):
-    """Turn anomaly mode on or off, from this call on. As a context manager, change it for a
-    block."""
+    """A switch that turns anomaly mode on or off, from this call on. As a context manager, the
+    change is limited to a block."""
 
     __slots__ = ()
 

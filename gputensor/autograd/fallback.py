@@ -2,9 +2,9 @@
 
 The mode is set for the whole process. In mode "warn", the default, the operator runs, and backward
 warns when it reaches the results. "error" rejects operands that require grad. "nothing" is a
-fallthrough,
-and results are constants unless the operator's own kernel calls differentiable operators. Built-in
-operators without a derivative (comparisons, factories) are skipped in every mode. Source:
+fallthrough, and results are constants unless the operator's own kernel calls differentiable
+operators. Built-in operators without a derivative (comparisons, factories) are skipped in every
+mode. Source:
 torch/csrc/autograd/autograd_not_implemented_fallback.cpp, which has no mode "error" yet.
 """
 
@@ -58,7 +58,7 @@ def autograd_fallback_mode() -> str:
 
 
 def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
+    """Return the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
 
     For an operand that does not require grad, the kernel only reads `_autograd`. Recording stays on
     while the operator runs, so a kernel composed of differentiable operators keeps its gradients.
@@ -79,9 +79,9 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # Operators that take one or two tensors have kernels of their own, because every call of a
-    # user's operator without a derivative runs one. Such a call takes 0.8x the time
-    # (bench/host/dispatch.py).
+    # Specialised kernels for operators that take one or two tensors. A call takes 0.8x the time of
+    # a call through `without_derivative` (bench/host/dispatch.py). Every call of a user's operator
+    # without a derivative runs a kernel of this function.
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
@@ -126,7 +126,7 @@ def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
 
 
 def _recorded(places: Sequence[int], args: tuple[Any, ...]) -> list[Tensor]:
-    """Return the operands that require grad. Return none if operations are not recorded now."""
+    """Return the operands that require grad, or an empty list while operations are not recorded."""
     if not is_grad_enabled():
         return []
     return [

@@ -1,5 +1,4 @@
-"""autograd.Function: the base class of operations with a derivative of their own, written in
-Python.
+"""autograd.Function: the base class of operations whose derivatives are written in Python.
 
 Source: torch/autograd/function.py and torch/csrc/autograd/custom_function.cpp, _wrap_outputs.
 """
@@ -64,8 +63,8 @@ class Context:
         self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Declare the arguments to which forward writes. forward must return them. The writes are
-        counted."""
+        """Declare the arguments to which forward writes. forward must return them. Their versions
+        are incremented."""
         for x in tensors:
             if not isinstance(x, Tensor):
                 raise errors.wrong_type("mark_dirty", "tensors", "be Tensors", x)
@@ -135,8 +134,8 @@ class _FunctionNode(Node):
 
 
 class Function:
-    """Base class of operations with a derivative of their own. Call one as `MyFunction.apply(x,
-    ...)`.
+    """Base class of operations whose derivatives users write. Call such an operation as
+    `MyFunction.apply(x, ...)`.
 
     A subclass defines static methods. The forward computation is either `forward(ctx, *args)`, or
     the two methods `forward(*args)` and `setup_context(ctx, inputs, output)`. `backward(ctx,
@@ -264,8 +263,9 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
-    """Return a result without a gradient. If it requires grad, it is detached. A view of an
-    argument becomes a view that was made without recording."""
+    """Return a result of forward that has no gradient. For an argument, return an alias, or a
+    detached tensor if it requires grad. Another result that requires grad is detached in place,
+    unless it is a view."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
@@ -299,7 +299,7 @@ def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that cannot be differentiated itself."""
+    """Decorate a `backward` method that is not differentiable."""
 
     @functools.wraps(backward)
     def wrapped(ctx: Context, *grads: Any) -> Any:

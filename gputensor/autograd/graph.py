@@ -34,15 +34,15 @@ __all__ = [
     "saved_tensors_hooks",
 ]  # fmt: skip
 
-# The reason why hooks are not allowed at present, or None.
+# The error message of the block that forbids hooks, or None outside such blocks.
 _forbidden: ContextVar[str | None] = ContextVar(
     "gputensor_saved_tensors_hooks_forbidden", default=None
 )
 
 
 class saved_tensors_hooks(Guard):
-    """Save the result of `pack_hook(tensor)` in place of each tensor that autograd saves in the
-    block. `unpack_hook` restores the tensor.
+    """A block in which autograd saves the result of `pack_hook(tensor)` in place of each tensor.
+    `unpack_hook` restores the tensor.
 
     pack_hook must not write to the tensor. unpack_hook returns a tensor with the same elements. In
     nested blocks the innermost hooks apply. Writes to the tensor after it was saved are not
@@ -86,7 +86,7 @@ class saved_tensors_hooks(Guard):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep the tensors that autograd saves in the block on the CPU. Copy each one back when its
+    """A block in which autograd saves tensors on the CPU. Each tensor is copied back when its
     derivative runs.
 
     pin_memory: use page-locked memory, so that the host does not wait for the copies.
@@ -109,8 +109,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Allow writes to tensors that autograd saves in the block. Each tensor is copied when it is
-    saved.
+    """A block whose saved tensors may be written to later, because autograd saves copies of them.
 
     PyTorch copies only the tensors to which the program writes.
     """
@@ -126,7 +125,7 @@ def _as_it_is(packed: Any) -> Any:
 
 
 class disable_saved_tensors_hooks(Guard):
-    """Within the block, `saved_tensors_hooks` raises an error with `error_message`."""
+    """A block in which `saved_tensors_hooks` raises an error with `error_message`."""
 
     __slots__ = ("_message", "_before")
 
@@ -215,8 +214,8 @@ def register_multi_grad_hook(
     """Register `fn`, which is called in each backward when the gradients of the tensors have been
     computed.
 
-    Args: tensors: tensors that do not require grad, or that the backward does not reach, are not
-    awaited.
+    Args: tensors: `fn` does not wait for tensors that do not require grad, or that the backward
+    does not reach.
         fn: takes a list with each tensor's gradient or None; with "any", one gradient.
         mode: "all", or "any" to call fn with the first gradient only.
     """

@@ -97,9 +97,10 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base had no history when the view was made. If a write gave the base a history, any
-    # version before this write can be returned. If the base became a leaf that requires grad, its
-    # version at that time must be returned.
+    # The base had no history when the view was made. `history` derives the view's history again if
+    # the version in the result differs from the storage's version. If a write gave the base a
+    # history, -1 stands for any version before this write. If the base became a leaf that requires
+    # grad, the result has the base's version at that time.
     version = -1
     if meta is None:
         version = x._storage.version
@@ -134,8 +135,8 @@ def requires_grad(x: Tensor) -> bool:
 
 
 def history(x: Tensor) -> Edge | None:
-    """Return the edge to x's node. For a view whose base was written to, the edge is derived
-    again."""
+    """Return the edge to x's node. If x is a view and its base was written to, derive the edge
+    again first."""
     meta = x._autograd
     if meta is None:
         return None
@@ -182,7 +183,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
 
 
 def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Set the edge of x. Its hooks and its gradient stay."""
+    """Set the edge of x. The hooks and the gradient of x stay unchanged. Return x."""
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:
@@ -191,7 +192,8 @@ def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
 
 
 def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
-    """Let `retain_grad` apply to a tensor's new node. Other hooks stay at the old node."""
+    """Move the effect of `retain_grad` from a tensor's old node to its new node. Other hooks stay
+    at the old node."""
     own = meta_of(x).own
     if own is not None and own.retains_grad:
         if before is not None and before[0].hooks is not None:

@@ -95,7 +95,8 @@ def check_inplace(self: Tensor) -> None:
 
 
 def rebase_history(self: Tensor, node: Node) -> Tensor:
-    """Make `node` the history of a tensor to which its operator wrote, and of the tensor's base."""
+    """Make `node` the history of `self`, to which the operator of `node` wrote. If `self` is a
+    view, add a CopySlices node to the history of its base."""
     view = view_of(self)
     if view is None:
         before = history(self)
@@ -109,8 +110,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     with_edge(base, edge)
     move_retained(base, before, edge)
-    # Set the view's history now, not on demand: for this version, a history may already have been
-    # derived from the base's former history.
+    # Derive the view's history now instead of on demand. Earlier code may already have derived a
+    # history for this version from the base's former history.
     meta_of(self).version = -1
     history(self)
     return self

@@ -45,8 +45,8 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Update the record of active modes after the previous mode was restored. token: the result of
-    `grad_mode.set`."""
+    """Remove a mode from the record of active modes, after its end. token: the result of the
+    `grad_mode.set` that restored the previous mode."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
@@ -64,7 +64,7 @@ class _Mode(Guard):
         self._mode = mode
         self._before: list[int] = []
 
-    # Faster code than the general guard's, because every step of training runs it.
+    # This code replaces the slower code of `Guard`, because every training step runs it.
 
     def __enter__(self) -> None:
         mode = self._mode
@@ -107,7 +107,7 @@ class _Mode(Guard):
 
 
 class no_grad(_Mode):
-    """Operations are not recorded in the block or function: `with gt.no_grad():` or
+    """A block or function in which operations are not recorded: `with gt.no_grad():` or
     `@gt.no_grad()`."""
 
     __slots__ = ()
@@ -131,7 +131,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Operations are recorded in the block, also inside of `no_grad`: `with gt.enable_grad():`."""
+    """A block in which operations are recorded, even within `no_grad`: `with gt.enable_grad():`."""
 
     __slots__ = ()
 
@@ -141,7 +141,8 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Mode):
-    """Turn recording on or off, from this call on. As a context manager, change it for a block."""
+    """A mode that turns recording on or off, from this call on. As a context manager, the mode is
+    limited to a block."""
 
     __slots__ = ("_is_set",)
 
@@ -154,15 +155,15 @@ class set_grad_enabled(_Mode):
             unrecorded.pop()
 
     def _begin_block(self) -> None:
-        """Record that the guard is used for a block, which restores the previous mode at its
-        end."""
+        """Record that the guard is used for a block. The end of the block restores the previous
+        mode."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False
 
     def __enter__(self) -> None:
-        """Do nothing to the mode: the constructor has set it, and it may have been changed
-        since."""
+        """Begin a block. The constructor has already set the mode. Set it again if other code has
+        changed it since."""
         if self._is_set and self._before:
             self._begin_block()
             if grad_mode.get() != self._mode:
@@ -182,8 +183,8 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(Guard):
-    """Nothing is recorded in the block: `with gt.inference_mode():`. Tensors that are made in it
-    are never recorded later either.
+    """A block in which nothing is recorded: `with gt.inference_mode():`. Autograd does not track
+    the tensors that are made in the block, not even after the block.
 
     These tensors have no autograd keys and no version counter, so operators on them are faster.
     """

@@ -107,9 +107,12 @@ def save(x: Any) -> Any:
 
 
 def save_number(x: Any) -> Any:
-    """Save an argument that is not a Python number. For a 0-d tensor the number is saved, because
-    the tensor may be written to before the derivative runs. An int is saved unchanged, because it
-    may be of the subclass for a seed's address: see Note [Random numbers of a graph]."""
+    """Return the form in which a node saves a number that is not a plain Python number. For a 0-d
+    tensor, return its number, because the tensor may be written to before the derivative runs.
+    Return an int unchanged, because it may be of the subclass for a seed's address.
+
+    See Note [Random numbers of a graph].
+    """
     found = x if isinstance(x, int) else number_in(x)
     return x if found is None else found
 
@@ -120,7 +123,7 @@ def save_copy(x: Any) -> Any:
 
 
 def save_result(x: Tensor, number: int = 0) -> Any:
-    """Save an output of a node for that node."""
+    """Save one of a node's outputs for the derivative of this node."""
     kept = view_of(x, x._geometry, x._offset)
     kept._array = x._array
     if not _plain:
@@ -206,7 +209,7 @@ _watching = 0
 
 
 def watch_saved(more: int) -> None:
-    """Let `save` look for hooks while any hooks are set."""
+    """Add `more` to the number of hooks that are set. `save` looks for hooks while it is not 0."""
     global _plain, _watching
     with _watch:
         _watching += more
@@ -241,8 +244,7 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
-    """Return a tensor that was saved without its history, in the form in which the derivative gets
-    it.
+    """Return the tensor that a derivative gets for x, a tensor that was saved without its history.
 
     A user's derivative gets the tensor with its history. A built-in derivative gets it with its
     history only while the derivative is recorded.

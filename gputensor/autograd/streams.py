@@ -42,7 +42,7 @@ def device_of(node: Node) -> Any:
 
 
 class on_stream:
-    """Make the stream of a node's forward call current, if there is one."""
+    """A block in which the stream of a node's forward call is current, if there is one."""
 
     __slots__ = ("_runtime", "_stream", "_before")
 
@@ -63,8 +63,8 @@ class on_stream:
 
 
 def wait(node: Node, source: Node | Any, g: Tensor) -> None:
-    """Let the stream of `node` wait for a gradient of `source`, and keep the gradient's memory
-    until then.
+    """Let the stream of `node` wait for a gradient of `source`. The allocator keeps the gradient's
+    memory until the stream no longer uses it.
 
     If the gradient is on another type of device than the node's stream, the current stream of the
     gradient's device waits. A gradient that was not made on the stream of `source` counts as made

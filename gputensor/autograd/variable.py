@@ -41,7 +41,7 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """Make a node for these differentiable operands. Return None if nothing is recorded."""
+    """Return a new node for these differentiable operands, or None if nothing is recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -58,7 +58,7 @@ def record(kind: type[Node], *operands: Any) -> Any:
                     if edge is None and own is not None and own.requires_grad:
                         edge = (accumulator(x, own), 0)
                     is_needed = is_needed or edge is not None
-                # Otherwise x has no history. If x is a view, its base has no history either.
+                # If this condition is false too, x has no history, and no base with a history.
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)
                     is_needed = is_needed or edge is not None or requires_grad(x)
@@ -286,7 +286,7 @@ def set_data(x: Tensor, value: Any) -> None:
     own = meta.own if type(meta) is AutogradMeta else None
     is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
     if own is not None and is_other:
-        own.accumulator = None  # the stored values describe the leaf before the change
+        own.accumulator = None  # the node has the leaf's former device and dtype
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
     x._keys = value._keys & ~kept | x._keys & kept
     if not is_tracked:

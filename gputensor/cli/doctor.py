@@ -164,8 +164,8 @@ def _setting() -> Finding:
 
 
 def _chosen() -> tuple[Any, str]:
-    """Return the CUDA runtime of this process, or None, and the reason why CUDA is not available,
-    or ""."""
+    """Return two values: the CUDA runtime of this process or None, and the reason why CUDA is not
+    available. The reason is "" if CUDA is available."""
     from gputensor import runtime
     from gputensor.core.errors import GpuTensorError
 

@@ -1,4 +1,4 @@
-"""The version of the NVIDIA driver, read through ctypes. It selects the CPU-only or a CUDA install.
+"""The version of the NVIDIA driver, read through ctypes. It decides which extra is installed.
 
 This file uses only the standard library, because the Makefile runs it by path before installation
 and uses the extra that it prints (`cuda12`, `cuda13` or `none`).

@@ -125,7 +125,8 @@ def _copy(arguments: Any) -> int:
 
 
 def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
-    """Draw the requested pictures of a copy, or of a view and the copy that is needed instead."""
+    """Draw the requested pictures of a copy or of a view. If a view is impossible, also draw the
+    copy that replaces it."""
     if arguments.svg is None and arguments.html is None:
         return
     from .pictures import copy, svg, view
@@ -210,7 +211,7 @@ def _copied(source: Any) -> Any:
 
 
 def _runs(tensor: Any) -> list[dict[str, Any]]:
-    """Group adjacent dimensions that can be walked with one stride, in groups as large as
+    """Group adjacent dimensions whose elements have one common stride. The groups are as large as
     possible."""
     runs: list[dict[str, Any]] = []
     for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):

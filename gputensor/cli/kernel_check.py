@@ -35,7 +35,7 @@ _LIMIT_S = 60  # seconds per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """A kernel failed the check."""
+    """Error for a kernel that failed the check."""
 
 
 def main(argv: list[str]) -> int:

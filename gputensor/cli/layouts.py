@@ -1,4 +1,5 @@
-"""Memory layout of a tensor, and the TensorIterator's walk of a copy, as data and as text."""
+"""Memory layout of a tensor, and the coalesced loop of a copy by TensorIterator, as data and as
+text."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ _NO_FAMILY = "not here"
 
 
 def pytorch() -> dict[str, bool]:
-    """Return overload -> True if it is Core ATen, for overloads in PyTorch's samples or Core
-    ATen."""
+    """Return a dict of the overloads that PyTorch's operator database calls or that are Core ATen:
+    name -> True for Core ATen."""
     text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {name: word == ["core"] for name, *word in rows if word != ["public"]}
@@ -158,8 +158,8 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Return one line for each part of the operator, with its place in the source. A user's
-    operator has none."""
+    """Return one line for each part of the operator, with its place in the source. Return an empty
+    list for a user's operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:

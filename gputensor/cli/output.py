@@ -21,7 +21,8 @@ FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
 
 
 class Refusal(Exception):
-    """The command cannot run: print one sentence on stderr and end with this exit status."""
+    """Error for a command that cannot run. The command prints the sentence on stderr and ends with
+    exit status `status`."""
 
     def __init__(self, sentence: str, status: int = BAD_INPUT) -> None:
         super().__init__(sentence)
@@ -103,8 +104,8 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Progress on stderr: on a terminal one line, shown after two seconds; in a log a line every
-    two seconds."""
+    """Progress messages on stderr. On a terminal, they share one line, which appears after two
+    seconds. In a log, a line is added every two seconds."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

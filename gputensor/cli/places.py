@@ -74,7 +74,7 @@ class Row:
 
 @functools.cache
 def rows(path: Path) -> dict[str, Row]:
-    """Return operator -> Row, parsed from a file of _generated/kernels."""
+    """Parse a file of _generated/kernels. Return a dict: operator -> Row."""
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
@@ -112,8 +112,8 @@ def python_names(path: Path) -> dict[str, int]:
 
 @functools.cache
 def cpu_loops(path: Path) -> dict[str, int]:
-    """Return the names of loops in kernels/cpu/<family>.py with their lines: definitions and
-    strings."""
+    """Return the names of loops in kernels/cpu/<family>.py with their lines. A loop's name is
+    defined at the top level or occurs in a string."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -16,7 +16,7 @@ import numpy as np
 from . import errors
 from .dtype import dtype, from_numpy
 
-# Types of operands that stay Python numbers down to native code. Tested by `type(x) in NUMBERS`.
+# Types of operands that native code gets as Python numbers. Tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
 # Types of objects that name a dtype, such as NumPy's and Python's classes. Tested by `type(x) in
 # DTYPES`.
@@ -68,8 +68,9 @@ def number_in(value: Any) -> Any:
 
 
 def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = False) -> dtype:
-    """Return the dtype that `given` names. It may be a dtype, NumPy's equal dtype or scalar type,
-    or Python's bool, int, float or complex, which mean 64 bits per part as in NumPy and PyTorch.
+    """Return the dtype that `given` names. `given` may be a dtype, NumPy's dtype or scalar type of
+    the same elements, or Python's bool, int, float or complex. As in NumPy and PyTorch, int means
+    int64, float means float64 and complex means complex128.
 
     by_name: also accept NumPy's names ("f4") and all other values that NumPy converts to a dtype.
 
@@ -130,7 +131,7 @@ def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
 
 
 def coerced(first: Any, *others: Any) -> list[Any]:
-    """Return the key set of a call, and its operands with NumPy scalars as Python numbers.
+    """Return a list: the key set of a call, then its operands. NumPy scalars become Python numbers.
 
     Raises: AttributeError if the operand is neither a tensor nor a number.
     """
@@ -143,7 +144,7 @@ def coerced(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_either(first: Any, *others: Any) -> list[Any]:
-    """Like `coerced`, for calls whose first operand may be a number."""
+    """Return the result of `coerced` for a call whose first operand may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, *others)
     plain = number(first)
@@ -154,21 +155,23 @@ def coerced_either(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_swapped(first: Any, other: Any) -> list[Any]:
-    """Like `coerced`, for commutative operators whose first operand may be a number."""
+    """Return the result of `coerced` for a commutative operator. If the first operand is a number,
+    swap the operands."""
     if hasattr(first, "_keys"):
         return coerced(first, other)
     return coerced(other, first)
 
 
 def checked_out(op: str, out: Any) -> Any:
-    """Return `out`. Raises if it is not a Tensor."""
+    """Return `out`. Raises: ArgumentTypeError if `out` is not a Tensor."""
     if not hasattr(out, "_keys"):
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
     return out
 
 
 def checked_outs(op: str, out: Any, count: int) -> int:
-    """Return the union of the key sets of `out`. Raises unless `out` has `count` Tensors."""
+    """Return the union of the key sets of `out`. Raises: ArgumentTypeError if `out` is not a list
+    or tuple of `count` Tensors."""
     if not isinstance(out, (tuple, list)) or len(out) != count:
         raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
     bits = 0
@@ -201,7 +204,7 @@ def flag(op: str, arg: str, value: Any) -> bool:
 
 
 def real(op: str, arg: str, value: Any) -> float:
-    """Return `value` as a float. Raises for text."""
+    """Return `value` as a float. Raises: ArgumentTypeError for text and other non-numbers."""
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
@@ -211,7 +214,7 @@ def real(op: str, arg: str, value: Any) -> float:
 
 
 def sequence(value: Any) -> Any:
-    """Convert a list to a tuple and an int to `(value,)`. Other values are returned unchanged;
+    """Convert a list to a tuple and an int to `(value,)`. Return other values unchanged, because
     native code rejects them."""
     if isinstance(value, (tuple, list)):
         return tuple(value)

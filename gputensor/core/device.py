@@ -37,7 +37,7 @@ unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
 class device(Guard):
-    """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
+    """A device that holds tensors: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
 
     index: None means the current device. A tensor's device has a number if its type has indices.
     `with device("cuda:1"):` makes this device the default of factory functions in the block.
@@ -94,7 +94,7 @@ _context_hooks: list[Callable[..., Any]] = []
 
 
 def _index(value: Any) -> int:
-    """Convert a NumPy int to an index. Raises for a bool."""
+    """Convert a NumPy int to an index. Raises: ArgumentError for a bool."""
     try:
         if not isinstance(value, bool):
             return int(operator.index(value))

@@ -114,7 +114,8 @@ class dtype:
 
     @property
     def to_complex(self) -> dtype:
-        """The complex dtype whose parts have this floating dtype."""
+        """The complex dtype whose parts have this floating dtype. For a complex dtype, the dtype
+        itself. For bfloat16, float8, bool and integers, complex64."""
         return _TWIN.get(self, complex64)
 
 

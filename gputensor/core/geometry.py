@@ -23,7 +23,8 @@ _MOST_BYTES = (1 << 63) - 1
 
 
 class Size(tuple[int, ...]):
-    """The class of `x.shape`: a tuple of ints with `numel()`, printed as a size."""
+    """The class of `x.shape`: a tuple of ints with `numel()`. It prints as
+    `gputensor.Size([2, 3])`."""
 
     __slots__ = ()
 
@@ -53,8 +54,8 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
-# From this number of bytes, the allocator allocates CPU memory, with alignment. NumPy allocates
-# smaller memory.
+# CPU memory of at least this number of bytes comes from the allocator, which aligns it. Smaller
+# memory comes from NumPy.
 ALIGNED_FROM_BYTES = 1 << 16
 
 
@@ -233,8 +234,8 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def _suggested_format(sizes: Sizes, strides: Sizes) -> memory_format:
-    """Return the memory format whose order of dimensions the strides have. They need not be dense.
-    Source: TensorImpl, suggest_memory_format."""
+    """Return the memory format whose dimension order matches the strides. Gaps between elements are
+    allowed. Source: TensorImpl, suggest_memory_format."""
     for form in (channels_last, channels_last_3d):
         if len(sizes) == form.rank and _looks_like(sizes, strides, form.order):
             return form

@@ -36,7 +36,7 @@ class Guard:
         raise NotImplementedError
 
     def _put_back(self, found: Any) -> None:
-        """Restore the state. Calling it twice has no further effect."""
+        """Restore the state. A second call has no effect."""
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:

@@ -62,7 +62,8 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 class MissingName(AttributeError):
-    """A module does not have a name. The message is built only when it is read."""
+    """The error for a name that a module does not have. The message is built only when it is
+    read."""
 
     def __str__(self) -> str:
         from .errors.names import no_name
@@ -71,7 +72,8 @@ class MissingName(AttributeError):
 
 
 class Lacks:
-    """A descriptor for a name that only other libraries' classes have. Reading it raises the error.
+    """A descriptor for a name that only other libraries' classes have. Reading the name raises
+    LackedName.
 
     A `__getattr__` would prevent Python from specialising reads of existing names: small calls then
     took 1.3 times as long.
@@ -87,7 +89,8 @@ class Lacks:
 
 
 class LackedName(AttributeError):
-    """Only other libraries' tensors have this name. The message is built only when it is read."""
+    """The error for a name that only other libraries' tensors have. The message is built only when
+    it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_attribute

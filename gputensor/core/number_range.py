@@ -55,7 +55,7 @@ def fits(value: Any, of: dtype) -> bool:
 
 
 def largest_float(of: dtype) -> float:
-    """Return the largest finite number that may be stored in a floating or complex dtype."""
+    """Return the largest finite number that `fits` accepts for a floating or complex dtype."""
     return _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
 
 

@@ -25,8 +25,8 @@ _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """Return the smallest type that can represent the values of both types, each uint8 or a signed
-    integer type."""
+    """Return the smallest type that can represent the values of both types. Each type is uint8 or a
+    signed integer type."""
     if a is uint8 or b is uint8:
         # uint8 and int8 need int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
@@ -72,13 +72,13 @@ _NUMBER = {bool: bool_, int: int64}
 
 
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
-    """Return the smallest dtype to which both may be cast.
+    """Return the smallest dtype to which both dtypes may be cast.
 
     Raises: DtypeError for uint64 with a signed integer, and for float8 with any other dtype.
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:  # reads objects that name a dtype; raises for all other objects
+    except AttributeError:  # the objects may be names of dtypes; other objects raise
         first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
         return promote_types(first, second, op)
     if promoted is None:
@@ -97,7 +97,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:
-    """The dtype that a Python number of type `kind` has in promotion."""
+    """Return the dtype that a Python number of type `kind` has in promotion."""
     fixed = _NUMBER.get(kind)
     if fixed is not None:
         return fixed
@@ -105,7 +105,7 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
 
 
 # If True, 0-d tensors promote like tensors with dimensions, as in the array API standard.
-# dispatch/defaults.py sets it, and drops the plans made under the previous rule.
+# dispatch/defaults.py sets this variable and drops the plans made under the previous rule.
 _zero_dim_counts = False
 
 

@@ -1,5 +1,5 @@
-"""A mapping whose registrations may be removed in any order. The value of a key is the newest
-one."""
+"""A mapping whose registrations may be removed in any order. A key maps to its newest
+registration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest registered value that was not removed. Callers use it as a dict."""
+    """A dict: key -> the newest registered value that was not removed."""
 
     __slots__ = ("_stacks",)
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # Each value is in a list of its own, so that two registrations of one value can be told
-        # apart.
+        # Each registration has a separate list with its value. So two registrations of one value
+        # differ by identity.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:

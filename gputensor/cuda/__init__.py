@@ -56,7 +56,8 @@ def unavailable_reason() -> str | None:
 
 
 def is_emulated() -> bool:
-    """True if the emulator stands for the CUDA device. It runs the same kernels on the CPU."""
+    """True if the emulator replaces the CUDA device. The emulator runs the same kernels on the
+    CPU."""
     return bool(runtime.cuda().is_emulated)
 
 
@@ -80,8 +81,8 @@ def Event(enable_timing: bool = False) -> Any:
 
 
 def _memory(name: str, device: Any, absent: Any) -> Any:
-    """Return a memory figure of the runtime for a device. Without CUDA, return `absent` for the
-    current device."""
+    """Call the runtime's function `name` for a device and return its result. If `device` is None
+    and CUDA is not available, return `absent`."""
     found = runtime.cuda()
     if device is None and not found.is_available():
         return absent

@@ -45,7 +45,8 @@ _KEYS = {"grid", "block", "shared", "args", "expect", "rtol", "atol", "symbols"}
 
 
 class Mismatch(errors.GpuTensorError):
-    """A kernel's output differs from the reference, or a case cannot be run."""
+    """The error for a kernel's output that differs from the reference, or for a case that cannot be
+    run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,8 @@ def _text_of(path: str, options: Sequence[str] = ()) -> str:
 
 
 def _instance(path: str, entry: str, options: Sequence[str]) -> str:
-    """Return the entry. For a template, return one of its instances. Raises: Mismatch if none is
-    known."""
+    """Return `entry`, or `entry<>` for a template whose parameters all have defaults. Raises:
+    Mismatch for a template with a parameter that has no default."""
     if "<" in entry:
         return entry
     template = _templates(_text_of(path, options)).get(entry)
@@ -165,15 +166,15 @@ def _example(entry: str, template: str) -> str:
 
 
 def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
-    """Return the function that yields the cases. If it has two parameters, bind the second one to
-    the instance."""
+    """Return the function that yields the cases. If the function has two parameters, bind the
+    second one, `entry`, to the kernel's entry."""
     wants_entry = len(inspect.signature(function).parameters) > 1
     return functools.partial(function, entry=entry) if wants_entry else function
 
 
 def skeleton(path: str) -> str:
-    """Return a file of cases for the first kernel, which the user must complete. Return "" if the
-    text has no kernel."""
+    """Return the text of a file of cases for the first kernel. The user must complete the file.
+    Return "" if there is no kernel, or if its declaration cannot be read."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
@@ -183,7 +184,7 @@ def skeleton(path: str) -> str:
     made, given, expected = [], [], []
     try:
         taken = Kernel(Path(path), entry).declaration.taken
-    except errors.KernelError:  # the template's parameters do not match
+    except errors.KernelError:  # for example, the template needs other arguments
         return ""
     for parameter in taken:
         element = parameter.element

@@ -227,7 +227,7 @@ def _resolved(text: str, words: Mapping[str, str]) -> str:
 
 
 def _canonical(name: str) -> str:
-    """Convert the spellings of a C type to one: `unsigned int` and `uint32_t` become `unsigned`."""
+    """Return the canonical name of a C type: `unsigned` for `unsigned int` and `uint32_t`."""
     name = " ".join(name.replace("std::", "").split())
     name = _SYNONYMS.get(name, name)
     parts = name.split()
@@ -242,7 +242,7 @@ def _canonical(name: str) -> str:
 
 
 def element_of(name: str) -> Element | None:
-    """Return the element of a C type's name; None for types that are not built in."""
+    """Return the Element of the C type `name`. Return None for types that are not built in."""
     name = _canonical(name)
     if name in _NUMBERS:
         element, code = _NUMBERS[name]

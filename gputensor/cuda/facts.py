@@ -1,4 +1,4 @@
-"""Properties of CUDA devices, their memory statistics and their generators, by PyTorch's names."""
+"""Properties, memory statistics and generators of CUDA devices, under PyTorch's names."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
-        # The running capture; after its end, its result.
+        # _capture: the running or finished capture. _recorded: the graph that the finished capture
+        # made.
         self._capture: capture.Capture | None = None
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
@@ -162,7 +163,8 @@ class CUDAGraph:
         return self._handle
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Do nothing; PyTorch programs call it. A capture finds the generators itself."""
+        """Do nothing. PyTorch programs call this method, but here a capture finds the generators
+        itself."""
         if not isinstance(generator, Generator):
             rule = "be a gputensor.Generator"
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
@@ -264,7 +266,7 @@ def _abandon(of: CUDAGraph) -> None:
     try:
         of.reset()
     except errors.GpuTensorError:
-        pass  # the driver reports an invalid capture a second time
+        pass  # `reset` raises the driver's error again
 
 
 def _run_recorded(reason: str) -> None:
@@ -275,7 +277,7 @@ def _run_recorded(reason: str) -> None:
         recorder.run(reason)
 
 
-# (runtime, device) -> the side stream that `graph` captures unless the caller passes one.
+# (runtime, device) -> the side stream that `graph` captures if the caller passes no stream.
 _streams: dict[tuple[Any, int], Any] = {}
 
 

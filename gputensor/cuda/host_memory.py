@@ -27,7 +27,8 @@ def to_device(
     cuda: Any, device_index: int, stream: Any, found: Mapping[int, ForeignArray],
     written: frozenset[int], pointers: dict[int, int],
 ) -> list[_Region]:  # fmt: skip
-    """Copy host memory to the device, and write its device address into `pointers`."""
+    """Copy the arrays in host memory to the device, and write their device addresses into
+    `pointers`. Return the copied regions."""
     host = {n: o for n, o in found.items() if o.device_index < 0}
     regions = _regions(host, written) if host else []
     for region in regions:

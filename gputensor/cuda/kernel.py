@@ -85,7 +85,8 @@ class Kernel:
     # --- launching ------------------------------------------------------------------------------
 
     def __getitem__(self, configuration: Any) -> Launcher:
-        """`kernel[grid, block]`, `kernel[grid, block, shared_bytes]`, `kernel[…, stream]`."""
+        """Return a Launcher. The forms are `kernel[grid, block]`,
+        `kernel[grid, block, shared_bytes]` and `kernel[grid, block, shared_bytes, stream]`."""
         given = configuration if isinstance(configuration, tuple) else (configuration,)
         if not 2 <= len(given) <= 4:
             rule = "be [grid, block, shared bytes, stream]"
@@ -177,8 +178,8 @@ class Kernel:
     def _streams(
         self, cuda: Any, device_index: int, found: Mapping[int, ForeignArray], own: Any, given: Any
     ) -> tuple[Any, list[Any]]:
-        """Return the stream for the launch, and the streams to synchronise with it. For a given
-        stream the second list is empty, because the caller synchronises."""
+        """Return the stream for the launch, and a list of streams to synchronise with it. If the
+        caller passes a stream, the list is empty, because the caller must synchronise."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []

@@ -16,7 +16,8 @@ from ..tensor.base import bump_version
 
 
 def describe(entry: str, arg: str, value: Any) -> ForeignArray:
-    """Describe `value` as an array. Raises: ArgumentTypeError if it is not an array."""
+    """Return the description of the array `value`. Raises: ArgumentTypeError if `value` is not an
+    array, DeviceError if it is on another type of device."""
     found = foreign.described(entry, arg, value)
     if found is None:
         rule = "be an array of gputensor, CuPy, torch or NumPy, on a CUDA device or on the host"
@@ -29,8 +30,8 @@ def describe(entry: str, arg: str, value: Any) -> ForeignArray:
 def streams_of(
     found: Mapping[int, ForeignArray], cuda: Any, device_index: int, own: Any
 ) -> tuple[Any, list[Any]]:
-    """Return the stream for the launch, the streams that it waits for, and the streams that wait
-    for it.
+    """Return the stream for the launch, and the streams to synchronise with it. The launch waits
+    for these streams, and they wait for the launch.
 
     Streams of other libraries synchronise neither with our streams nor with the legacy default
     stream. So a launch uses a library's own stream if all arrays belong to that library, otherwise
@@ -55,7 +56,7 @@ def streams_of(
 
 
 def note_write(operand: ForeignArray) -> None:
-    """Notify an array's library that a kernel wrote to it."""
+    """Notify the library of an array that a kernel wrote to the array."""
     if operand.library == "gputensor":
         bump_version(operand.owner)
     elif operand.library == "torch":

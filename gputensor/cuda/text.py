@@ -38,8 +38,8 @@ def headers() -> dict[str, str]:
 
 
 def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()) -> Source:
-    """Return the text itself, or the text of a file. A file is a path object, or one line that ends
-    in `.cu`.
+    """Return the Source of a text or of a file. A path object names a file, and so does a single
+    line that ends in `.cu` or `.cuh`.
 
     folders: further folders to search for included files.
     """
@@ -97,15 +97,15 @@ class _Places:
             if inner is not None:
                 lines += self.inlined(_read(inner), inner, _label(inner))
                 lines.append(f'#line {number + 1} "{label}"')
-            # an include that only the compiler can resolve, or a missing file: the compiler reports
-            # it
+            # keep an include that is not found here: the compiler resolves it, or reports that the
+            # file is missing
             else:
                 lines.append("" if path is not None and _ONCE.match(line) else line)
         return lines
 
     def _included(self, line: str, path: str | None) -> str | None:
-        """Return the path of the file that a line includes. Return None if the file is missing or
-        the compiler's own."""
+        """Return the path of the file that a line includes. Return None for other lines, for
+        missing files and for headers of the compiler."""
         match = _INCLUDE.match(line)
         if match is None:
             return None

@@ -28,10 +28,11 @@ from ..autograd.history import gradient_edge, requires_grad
 from ..autograd.node import add_output
 
 _BELOW = keys.below("AutogradOther")
-# The thread's state while a kernel runs. Its calls skip the autograd keys but increment versions.
+# The thread's dispatch state while a kernel runs: the operators that the kernel calls skip the
+# autograd keys, but writes still increment versions.
 _without_autograd = _States(lambda include, keep: (include, keep & ~tls.AUTOGRAD))
 
-_ONE = (None,)  # the structure of a single result
+_ONE = (None,)  # OperatorNode.returned of a single result
 
 Maker = Callable[[Table, int], Callable[..., Any]]
 
@@ -86,7 +87,8 @@ class OperatorNode(_FunctionNode):
 
     operator: Operator
     formula: Formula | None
-    # For each positional argument: -1 for a tensor, the length of a list of tensors, or None.
+    # For each positional argument: -1 for a tensor, the length of a list of tensors, None for
+    # others.
     lengths: tuple[int | None, ...]
     # For each result: the length of a list, or None for a single value.
     returned: tuple[int | None, ...]
@@ -139,7 +141,8 @@ class OperatorNode(_FunctionNode):
 
 
 def maker(formula: Formula | None) -> Maker:
-    """Return the kernel maker for `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
+    """Return a function that makes the autograd kernel of an operator. Register it with
+    `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         return _kernel(table, formula)
@@ -256,8 +259,8 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         # autograd data, so `result._autograd` is not None if the kernel returns the argument.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            # `_wrap` would do the same in this simple case. A result of an integer dtype gets no
-            # history, so it is not yet among the node's outputs.
+            # This code does the work of `_wrap` for the simple case. `set_history` adds the result
+            # to the node's outputs only if its dtype is floating or complex.
             result = variable.set_history(result, node)
             if not node.outputs:
                 add_output(node, result)

@@ -249,8 +249,8 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """In `with op.set_kernel_enabled("cuda", False):`, use the function passed to `custom_op`
-        instead of the kernel registered for this device type."""
+        """Enable or disable a device type's registered kernel in a `with` block. Calls use the
+        function passed to `custom_op` while the kernel is disabled."""
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:
@@ -442,8 +442,8 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Remove a kernel together with its device, because its key may later belong to another
-    device."""
+    """Let the removal of a device also remove the kernel of this handle, because the device's key
+    may later belong to another device."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
         ends_with.setdefault(kind, []).append(handle.remove)

@@ -81,7 +81,7 @@ def infer_schema(
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's globals. Add Tensor if it is not among them."""
+    """Return the function's globals, with Tensor added if they do not contain it."""
     known: dict[str, Any] = getattr(function, "__globals__", {})
     if "Tensor" in known:
         return known

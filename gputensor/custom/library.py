@@ -35,15 +35,15 @@ _RESERVED = ("prim",)
 # CompositeImplicitAutograd, and so runs on all devices.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
-# Namespace -> the place where it was defined by a DEF library. Generated operators define `aten`
-# and a few other namespaces.
+# Namespace -> the place where a DEF library defined the namespace. Generated operators define
+# `aten` and a few other namespaces.
 _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"} | {
     name: f"gputensor/_generated/families/{family}.py" for name, family in index.NAMESPACES.items()
 }
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Pass this to `impl` or `fallback` to make calls skip the key. It is never called."""
+    """A marker for `impl` and `fallback`: calls skip the key. This function is never called."""
     raise errors.fallthrough_called()
 
 
@@ -230,7 +230,7 @@ class Library:
             warning = errors.kernel_overridden(operator, key, stack[0].site, site)
             try:
                 warnings.warn(warning, stacklevel=3)
-            except errors.OverrideWarning:  # warnings are errors: undo the registration
+            except errors.OverrideWarning:  # the warnings filter raises: undo the registration
                 handle.remove()
                 raise
         return handle
@@ -306,7 +306,8 @@ class Library:
         return f"{self.ns}::{rest}"
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
-        """Return the key passed to the call, or else the library's key, or else None."""
+        """Return the key `given`. If the call names no key, return the library's key; None if the
+        library has no key."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
             raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)

@@ -114,7 +114,8 @@ def _general(table: Table, site: str, function: Function) -> Function:
 
 
 def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
-    """Return False if all results have storages of their own, as for nearly all operators."""
+    """Return True if any two of the arguments and results share a storage. Nearly all calls return
+    False."""
     seen: set[int] = set()
     for value in (*arguments, *results):
         for x in value if isinstance(value, (list, tuple)) else (value,):

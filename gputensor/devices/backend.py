@@ -180,7 +180,7 @@ class Backend:
 
     def _installed(self, family: str, entry: further.Entry) -> None:
         """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
-        # these operators need nothing but sizes and memory
+        # these operators need only sizes, and the allocation and copies of the runtime
         if family == "copy" or family not in stubs.families():
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
@@ -326,7 +326,8 @@ class Backend:
         return self.runtime.allocate(nbytes, index)
 
     def _remedy(self, operator: Operator) -> str:
-        """Return the remedy for an operator that the device lacks."""
+        """Return the remedy that an error suggests for an operator without a kernel on the
+        device."""
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
         others = "a kernel through impl, or cpu_fallback=True"

@@ -84,7 +84,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
     if place is None:
         raise errors.no_device_for_fallback(operator)
     _warn_once(operator, place, given)
-    with AutoDispatchBelowADInplaceOrView():  # their kernels have already run
+    with AutoDispatchBelowADInplaceOrView():  # the kernels at these keys have run
         host = _Host(given)
         results = [host.bring(value) for value in given]
         for number, argument in enumerate(schema.arguments):
@@ -158,7 +158,7 @@ class _Region:
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
-        """Return the copy on the CPU, which the first call makes."""
+        """Return the region's copy on the CPU. The first call makes the copy."""
         if self.copy is None:
             self.copy = _moved(self.on_device, CPU)._get_storage()
         return self.copy

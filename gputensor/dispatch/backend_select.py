@@ -1,4 +1,4 @@
-"""The backend of a factory call: the rule behind the BackendSelect key.
+"""Selection of the device and the backend of factory calls, for the BackendSelect key.
 
 A factory function has no tensor to dispatch on. Its `device`, or the default device, selects the
 backend. Source: torchgen's register_backend_select and c10/core/TensorOptions.h.
@@ -28,9 +28,9 @@ BACKEND_OF_TYPE = {
     "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
-# device type -> the key set of its plain tensors, and the key set of its Dense key alone. A factory
-# call without tensor arguments uses the Dense key alone and ignores the keys that the thread
-# includes, as in PyTorch.
+# TENSOR_KEYS: device type -> the key set of its plain tensors. DENSE_KEYS: device type -> the key
+# set with only its Dense key. A factory call without tensor arguments uses DENSE_KEYS and ignores
+# the keys that the thread includes, as in PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
@@ -75,7 +75,8 @@ def user_name(key: keys.DispatchKey) -> str:
 
 
 def remedy(key: keys.DispatchKey, operator: Any) -> str:
-    """The remedy for an operator without a kernel at this key; "" if there is none."""
+    """Return the remedy for an operator without a kernel at this key. Return "" if there is no
+    remedy."""
     advise = remedies.get(key.name)
     return "" if advise is None else advise(operator)
 
@@ -117,7 +118,7 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """Return `devices` without the innermost block of this device.
+    """Return the default devices without the entry of the innermost block of this device.
 
     Blocks that were entered after that block stay.
     """

@@ -31,9 +31,10 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # The plan of an operator contains its result dtype, but not the promotion rule behind it
-    # (structured/pointwise/). So all plans are dropped: every operator gets a new table. A running
-    # call stores its plan on the previous table, which is no longer used.
+    # The plan of an operator contains a result dtype, but not the default dtype from which it was
+    # computed (structured/pointwise/). So all plans are dropped: each operator that was called gets
+    # a new table. A running call stores its plan on the previous table, which later calls do not
+    # use.
     dispatcher.forget_plans()
 
 
@@ -61,7 +62,7 @@ def set_type_promotion(rules: str) -> None:
         raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
     if rules == _promotion:
         return
-    # loaded here unless an operator that promotes has loaded it before
+    # Imported here, because otherwise only an operator that promotes dtypes loads this module.
     from ..core import promotion
 
     _promotion = rules

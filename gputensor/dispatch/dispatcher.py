@@ -51,7 +51,7 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
 }
 # Functions that wrap all kernels while a trace or a profile is on, innermost first. Each item is a
 # pair of functions (table, key, kernel) -> kernel: the first wraps kernels reached by calls, the
-# second those reached by redispatches.
+# second wraps kernels reached by redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
 # A list with one element: the number of tables replaced so far. Code that caches results of several
@@ -140,8 +140,8 @@ def overloads(name: str) -> list[Operator]:
 
 
 def _get_or_make(qualified_name: str) -> Operator:
-    """Return the operator of a name, or make a new one. `_commit` later publishes a new
-    operator."""
+    """Return the operator with this name. If there is none, make one, which `_commit` later
+    registers."""
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
@@ -340,8 +340,8 @@ def register_fallback(
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
-    """Replace the fallback of `key`. The key is never without a fallback. Removing the returned
-    handle restores the previous fallback."""
+    """Replace the fallback of `key` in one step. Removing the returned handle restores the previous
+    fallback."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
     families.begin()
@@ -360,14 +360,14 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again. The makers of its kernels may read other state. Call
-    `refresh` after such state has changed."""
+    """Compute an operator's slots again. Call `refresh` after a change of the state that the makers
+    of its kernels read."""
     with lock:
         _swap(operator)
 
 
 def forget_plans() -> None:
-    """Give every operator that was called a new table without plans."""
+    """Replace the table of each operator that was called by a new table without plans."""
     with lock:
         generation[0] += 1
         for operator in tuple(called):
@@ -375,7 +375,8 @@ def forget_plans() -> None:
 
 
 def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:
-    """Wrap every kernel by functions (traces, profiles) until the handle is removed."""
+    """Wrap every kernel by functions, for a trace or a profile. Removing the returned handle ends
+    this."""
     global _wraps
     pair = (call, redispatch)
     _set_wraps(lambda wraps: (*wraps, pair))

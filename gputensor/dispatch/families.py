@@ -46,8 +46,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR, _NN = "Tensor_", "call_", "op_", "nn_"
-# The module that imports the modules that every call needs. Its name is text, because families.py
-# may not import a module that imports the dispatcher.
+# The name of the module that imports the modules that every call needs. It is a string, because
+# families.py may not import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
 # _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.
@@ -58,8 +58,8 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Register a function that undoes a change, for the case that the step fails. Call `note`
-    before the change, because Ctrl-C may come between any two lines."""
+    """Register a function that undoes a change if the current step fails. Call `note` before the
+    change, because Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
@@ -98,7 +98,8 @@ def _install(module: ModuleType, family: str) -> None:
 
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
-    """Import a module once and run its step. Undo everything if the import fails."""
+    """Import a module and call `finish` with it, unless this was done before. If either fails, undo
+    everything."""
     with lock:
         # another thread, or an outer call in this thread, has imported it
         if module in _done or module in _under_way:
@@ -140,7 +141,7 @@ def is_complete(qualified_name: str) -> bool:
 
 
 def complete(qualified_name: str) -> None:
-    """Load one of our operators with its kernels. Other operators need no loading."""
+    """Load the family of a built-in operator, with its kernels. Do nothing for other operators."""
     family = family_of(qualified_name)
     if family is not None:
         registered(family)
@@ -168,13 +169,13 @@ def _bases() -> dict[str, str]:
     return {name.partition(".")[0]: family for name, family in index.OPERATORS.items()}
 
 
-# Special methods whose functions have another name in PyTorch.
+# Special method -> the name of its function in PyTorch, if the names differ.
 _NAMED = {"__pow__": "pow", "__ipow__": "pow_", "__rtruediv__": "__rdiv__"}
 
 
 def _name(module: ModuleType) -> None:
-    """Set the names under which users and pickles find functions and methods. A second name of a
-    function gets a function of its own, because handlers distinguish `x.true_divide` from `x.div`
+    """Set the names under which users and pickles find functions and methods. If a function has two
+    names, the second name gets a copy, because handlers distinguish `x.true_divide` from `x.div`
     and `~x` from `x.bitwise_not`."""
     space = vars(module)
     seen: set[FunctionType] = set()
@@ -199,8 +200,8 @@ def _name(module: ModuleType) -> None:
 
 
 def _twin(function: FunctionType, name: str) -> FunctionType:
-    """Return a copy of a generated function. Its frames have the name `name`, by which
-    as_torch/overrides finds the copy."""
+    """Return a copy of a generated function. Stack frames of the copy have the name `name`, by
+    which as_torch/overrides finds the copy."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
     made = FunctionType(code, function.__globals__, name, function.__defaults__)
     made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
@@ -319,6 +320,7 @@ class LaterProperty(Later):
 
 
 def later_methods() -> dict[str, Later]:
-    """Return every method, property and operator method (`__add__`), for Tensor's base class."""
+    """Return descriptors of all methods, properties and operator methods (`__add__`), for Tensor's
+    base class."""
     found: dict[str, Later] = dict(zip(index.METHODS, map(Later, index.METHODS)))
     return found | dict(zip(index.PROPERTIES, map(LaterProperty, index.PROPERTIES)))

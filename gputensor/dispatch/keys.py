@@ -297,11 +297,12 @@ class KeySet(int):
         return KeySet(int(self) & below(found.functionality))
 
 
-# Bits of tensors with lazy conjugation or negation. See Note [Lazy views], lazy_views.py.
+# Bits of tensors with lazy conjugation or negation, and of efficient zeros. See Note [Lazy views],
+# lazy_views.py.
 CONJUGATE, NEGATIVE, ZERO = map(functionality_bit, ("Conjugate", "Negative", "ZeroTensor"))
 LAZY = CONJUGATE | NEGATIVE | ZERO
-# The bit of tensors whose class has a `__torch_dispatch__` handler, and of threads within a mode.
-# See modes.py.
+# The bit of tensors whose class has a `__torch_dispatch__` handler, and of threads within a
+# DispatchMode. See modes.py.
 PYTHON = functionality_bit("Python")
 # The bit of tensors whose class has `__torch_function__`. See as_torch/overrides/.
 OVERRIDES = functionality_bit("PythonDispatcher")

@@ -83,8 +83,8 @@ class Kernel:
 
 
 class Definition:
-    """A schema's text with its registration site and tags. The parsed forms are made on first
-    use."""
+    """A schema's text with its registration site and tags. `schema` and `signature` are made on
+    first use."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
     text: str
@@ -437,7 +437,8 @@ class Operator:
         self._run_boxed(stack, self)
 
     def redispatch_boxed(self, key_set: int, stack: list[Any]) -> None:
-        """Call `call_boxed` with exactly this key set, for boxed kernels that redispatch."""
+        """Do the same as `call_boxed`, but with exactly this key set, for boxed kernels that
+        redispatch."""
         self._run_boxed(stack, lambda *args, **kwargs: self.redispatch(key_set, *args, **kwargs))
 
     def _run_boxed(self, stack: list[Any], run: Callable[..., Any]) -> None:

@@ -39,7 +39,7 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     for k in _IN_AUTOGRAD
 }
 
-# The meanings of the labels with which PyTorch names the reason for a choice.
+# PyTorch's label of a rule -> an explanation of the kernel that the rule chooses.
 MEANS = {
     "kernel": "registered at this key",
     "default backend kernel": "of the alias CompositeExplicitAutograd, for every backend",

@@ -58,8 +58,9 @@ def warn(message: str, stacklevel: int) -> None:
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Handle the failed call of the public function `op`: return the result of a repeated call that
-    reads the numbers in 0-d tensors, or raise the error that explains the failure.
+    """Handle a failed call of the public function `op`. If 0-d tensors were passed for numbers,
+    repeat the call with their numbers and return its result. Otherwise raise the error that
+    explains the failure.
 
     given: the function's local variables, which contain the values of the schema's arguments.
     """
@@ -106,7 +107,7 @@ def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def _types_of(op: str, generation: int) -> dict[str, list[Type]]:
     """Return the types of each argument in all overloads. generation: the dispatcher's
-    `generation`; a registration, which may change the overloads, changes this key of the cache."""
+    `generation`, a part of the cache key, because a registration may change the overloads."""
     return {name: [fit.type for fit in fits] for name, fits in _arguments(_overloads(op)).items()}
 
 
@@ -116,7 +117,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    # A string type accepts no number, so a tensor cannot replace the value.
+    # A tensor is never passed for a string, so the type str is ignored.
     bases = {kind.base for kind in types} - {"str"}
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
@@ -125,9 +126,8 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its local variables. The variables already include
-    arguments that the caller passed by NumPy's names.
-    """
+    """Call the function with these values of its local variables. NumPy's names `axis` and
+    `keepdims` are left out, because `dim` and `keepdim` already have their values."""
     args: list[Any] = []
     kwargs = {}
     for name, kind in _parameters(function):
@@ -157,10 +157,10 @@ def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[s
 def _explain(
     error: Exception, base: str, given: dict[str, Any], function: Callable[..., Any]
 ) -> None:
-    """Raise the error that explains the failure of a function, which calls the operator `base`.
-    Return if none applies."""
-    # The name of a function of gt.nn.functional may differ from its operator's. A property has no
-    # module.
+    """Raise the error that explains why a function that calls the operator `base` failed. Return if
+    no such error is found."""
+    # A function of gt.nn.functional may have another name than its operator; the error names the
+    # function. The default is for properties, which have no `__module__`.
     is_of_nn = getattr(function, "__module__", "").endswith(".nn.functional")
     op = function.__name__ if is_of_nn else base
     if isinstance(error, errors.GpuTensorError):
@@ -168,7 +168,7 @@ def _explain(
         _name_the_caller(error, op, given)
         return
     overloads = _overloads(base)
-    # With inplace=True it calls the in-place form.
+    # With inplace=True, a function of gt.nn.functional calls the in-place operator.
     writers = _overloads(f"{base}_") if is_of_nn else []
     is_method = base in index.METHODS and not is_of_nn
     for operator in (*overloads, *writers):
@@ -200,8 +200,8 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            # False for a tensor where the overload has a number: the value is then meant for
-            # another overload.
+            # False for a tensor if this overload takes no tensor for the argument: the tensor is
+            # then meant for another overload.
             meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
@@ -214,7 +214,7 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
 
 
 def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
-    """Decorator that declares the argument types of a function that is not an operator.
+    """Return a decorator that declares the argument types of a function that is not an operator.
 
     types: the type of each argument, such as `"Tensor|Tensor[]"`: types of schemas, Callable,
     Iterable or dict. The annotations are the default. NumPy numbers are converted to Python
@@ -277,14 +277,14 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
 
 
 def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
-    """Apply `declares` to the constructor of a class in one of our packages. ours: the names in the
-    package."""
+    """Apply `declares` to the constructor of a class if the class is defined in our modules. ours:
+    prefixes of the names of these modules."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
 
 
-# Schema types that may contain NumPy numbers.
+# Types of NumPy's arrays and numbers, which `read` converts.
 _OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
 
 
@@ -376,7 +376,7 @@ def _types(text: str) -> tuple[Type, ...]:
 
 
 def is_iterable(value: Any) -> bool:
-    """True for an iterable other than a str."""
+    """True for an iterable other than str and bytes."""
     try:
         iter(value)
     except Exception:  # the value is, for example, an array without dimensions
@@ -411,7 +411,7 @@ def _is_of_others(kind: Type, value: Any) -> bool:
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Correct the function's name in a message such as `empty: 'size' must …`, so that it is the
+    """Correct the function's name in a message such as `empty: 'size' must …`: it must name the
     function that the user called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
@@ -427,7 +427,8 @@ class _Fit:
 
     def __init__(self, argument: Argument, takes_numbers: bool) -> None:
         self.type, self.takes_numbers = argument.type, takes_numbers
-        # True if None is not accepted: the argument has a default other than None, or is a tensor.
+        # False if None may mean that the argument was not passed. True for tensors, and for
+        # arguments with a default other than None.
         self.is_needed = argument.default is not None or argument.type.has_tensor
         self.is_out = argument.is_keyword_only and argument.is_write
 
@@ -440,7 +441,7 @@ class _Fit:
         if _is_of_others(form, value):
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
-            value = (value,)  # one number stands for a list, as in x.view(3) and x.permute(0)
+            value = (value,)  # a number counts as a list, as in x.view(3) and x.permute(0)
         from .boxing import conversions
 
         return conversions.accepts(self.type, value, self.takes_numbers)

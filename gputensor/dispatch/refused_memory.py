@@ -50,8 +50,8 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """True if Python or NumPy ran out of memory. Return False for errors of subclasses, which have
-    more specific messages."""
+    """True if Python or NumPy ran out of memory. False for MemoryError subclasses of other modules,
+    which have more specific messages."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]

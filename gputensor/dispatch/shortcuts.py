@@ -57,7 +57,7 @@ BOUND = 1 << 12
 
 
 def plain(tensor_keys: int) -> int:
-    """Return the key set of a call of plain tensors outside of every block."""
+    """Return the key set of a call of plain tensors in a thread without an active guard or mode."""
     include, keep = tls.PLAIN
     return (tensor_keys | include) & keep
 
@@ -91,7 +91,7 @@ _ON_CUDA = {CPU: CUDA, BELOW: BELOW_CUDA}
 # native/copy.py, `structured.forms.copy.<locals>.kernel` one of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
-# Operator -> the operators whose short cuts skip it. Guarded by the dispatcher's lock.
+# Operator -> the operators whose short cuts skip this operator. Guarded by the dispatcher's lock.
 jumped: dict[Operator, set[Operator]] = {}
 
 
@@ -102,9 +102,8 @@ def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> N
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """Return the backend or composite kernel to which a plain call leads directly; None if the call
-    passes another kernel. place: the device type, for factories.
-    """
+    """Return the backend or composite kernel that a plain call reaches directly. Return None if an
+    earlier kernel would do work. place: the device type, for factories."""
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -114,9 +113,9 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
         if kernel.convention == "native":
             function = kernel.function
             return function if function not in _jumps or _leads(table, function, place) else None
-        # For plain operands, a kernel made by a maker only counts writes. A short cut counts them
-        # itself. If a user made the key fall through, writes must not be counted, so no short cut
-        # is allowed.
+        # For plain operands, a kernel with the convention "maker" only counts writes, and short
+        # cuts also count them. If a user registered a fallthrough at ADInplaceOrView, writes must
+        # not be counted, so no short cut is allowed.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
         if kernel.convention not in ("maker", "fallthrough") or (
             counts_nothing and kernel is not table.fallbacks.get(key)
@@ -151,8 +150,8 @@ def comes_straight(operator: Operator, kernel: Callable[..., Any], place: str = 
 
 
 def is_plain_thread() -> bool:
-    """True if this thread is outside of every block. Running below autograd does not count as a
-    block."""
+    """True if this thread has no active guard or mode. AutoDispatchBelowADInplaceOrView does not
+    count."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -221,8 +220,8 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """Return a short cut for operands of equal geometry on several devices. It calls the short cut
-    of the operands' device."""
+    """Return a short cut for operands of equal geometry on several devices. It tries the short cut
+    of each device, which returns None for operands of another device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -240,10 +239,8 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 
 class Seen:
-    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts at the
-    last call of this entry. If the table has a new dict since then, the short cut must be stored
-    again.
-    """
+    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
+    the entry was last used. If the table has another dict, the short cut must be stored again."""
 
     __slots__ = ("value", "short")
 

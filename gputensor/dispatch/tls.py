@@ -20,8 +20,8 @@ AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
 # Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. A state
-# that equals one of these tuples is always that same object, so short cuts can compare with `is`.
-# Code that restores a state calls `same` to keep this rule.
+# that equals one of these tuples is always the tuple itself, so that short cuts can compare with
+# `is`. Code that restores a state calls `same`, which returns the tuple.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
 FUSING = (DEFAULT_INCLUDE | keys.FUSE, PLAIN[1])
@@ -35,7 +35,8 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 
 
 class _Guard(Guard):
-    """Changes the state for a block. At its end, a block undoes only its own changes.
+    """A guard that changes the state for a block. When the block ends, the guard undoes only its
+    own changes.
 
     Blocks may therefore end in any order. A guard is also a decorator. It belongs to the thread or
     task that entered it, so make one for each block.
@@ -115,23 +116,23 @@ class AllowDispatchKeys(_Guard):
 
 
 class AutoDispatchBelowAutograd(_Guard):
-    """Calls in the block skip the autograd keys."""
+    """A guard: calls in the block skip the autograd keys."""
 
     def __init__(self) -> None:
         super().__init__(exclude=AUTOGRAD)
 
 
 class AutoDispatchBelowADInplaceOrView(_Guard):
-    """Calls in the block skip the autograd keys and ADInplaceOrView."""
+    """A guard: calls in the block skip the autograd keys and ADInplaceOrView."""
 
     def __init__(self) -> None:
         super().__init__(exclude=AUTOGRAD | AD_INPLACE_OR_VIEW)
 
 
 class Mode(Guard):
-    """The base class of blocks whose object handles calls. _mode_stack: the objects of this thread
-    or task, innermost last. _mode_bit: the key whose kernel calls these objects, included while one
-    of them is active."""
+    """The base class of context managers that handle the calls in their block, such as
+    DispatchMode. _mode_stack: the active modes of this thread or task, innermost last. _mode_bit:
+    the key that is included while a mode is active. Its kernel calls the modes."""
 
     _mode_stack: ContextVar[Any]
     _mode_bit: int
@@ -152,7 +153,7 @@ class Mode(Guard):
 
 
 class InferenceMode(Guard):
-    """Calls in the block record no history: no autograd key applies, and by default no
+    """A guard: calls in the block record no history. They skip the autograd keys, and by default
     ADInplaceOrView.
 
     enabled: False ends an outer inference mode for the block. Tensors made in the block have no

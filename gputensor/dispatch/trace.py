@@ -29,8 +29,8 @@ _wraps: dispatcher.Handle | None = None
 
 
 class Hop(NamedTuple):
-    """One step of a call: the kernel that runs, reached by a `call` from outside or by a
-    `redispatch` from the kernel above.
+    """One step of a call: one kernel that runs. kind: "call", or "redispatch" if another kernel has
+    redispatched to this kernel.
 
     depth: the number of kernels of the thread or task around this one. head: the line that PyTorch
     prints. arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded:
@@ -74,8 +74,8 @@ class Hop(NamedTuple):
 
 
 class trace:
-    """Trace the calls of a block in every thread. The `as` variable is the list that receives the
-    lines.
+    """A context manager that traces the calls of all threads during a block. The `as` variable is
+    the list that receives the lines.
 
     level: 1 prints the steps; 2 also prints the reasons. write: called with each line. hops:
     receives the steps as objects. Traces nest; each one receives all calls.

@@ -85,16 +85,16 @@ def _check_flag(op: str, async_op: Any) -> None:
 
 
 def _begun(op: str, arg: str, x: Any, group: Any, async_op: Any) -> tuple[Tensor, ProcessGroup]:
-    """Check these arguments, which all collectives of one tensor have."""
+    """Check the arguments that all collectives of one tensor take. Return the tensor and the
+    group."""
     _check_flag(op, async_op)
     found = _tensor(op, arg, x)
     return found, _group(op, group, found)
 
 
 def _end(work: Work, async_op: bool, results: list[Tensor]) -> Work | None:
-    """Return the Work, or wait for it if the call is synchronous. results: the value of the Work's
-    future.
-    """
+    """Return the Work of an asynchronous call. For a synchronous call, wait for the Work and return
+    None. results: the value of the Work's future."""
     if async_op:
         work._results = results
         return work
@@ -275,7 +275,8 @@ def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: Any = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Copy the tensors of all ranks to a list of tensors on rank `dst`; other ranks pass None."""
+    """Copy the tensors of all ranks to a list of tensors on rank `dst`. Other ranks pass None as
+    the list."""
     x, where = _begun("gather", "tensor", tensor, group, async_op)
     root = _root("gather", "dst", where, dst, group_dst)
     is_root = where.rank() == root
@@ -296,7 +297,8 @@ def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: Any = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Copy the n-th tensor of rank `src`'s list to rank n's tensor; other ranks pass None."""
+    """Copy the n-th tensor of rank `src`'s list to the tensor of rank n. Other ranks pass None as
+    the list."""
     x, where = _begun("scatter", "tensor", tensor, group, async_op)
     root = _root("scatter", "src", where, src, group_src)
     is_root = where.rank() == root

@@ -82,7 +82,8 @@ class Bucket:
 
 
 def mean(bucket: Bucket, group: ProcessGroup) -> Work:
-    """Start to replace a bucket's flat tensor by its mean over the group."""
+    """Start the reduction that replaces a bucket's flat tensor by its mean over the group. Return
+    the Work."""
     operator("all_reduce_")(bucket.flat, "avg", group.name)
     return taken(bucket.flat)
 
@@ -119,8 +120,8 @@ def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
 
 
 def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int:
-    """Start the complete buckets, in order, up to the first incomplete one. Poll the running
-    buckets.
+    """Start the reductions of buckets, in order, and stop at the first bucket with a missing
+    gradient. Poll the running reductions.
 
     started: the number of buckets that were started before. Returns the new number.
     """
@@ -186,7 +187,8 @@ def average_gradients(
 
 
 class GradientAverager:
-    """Averages gradients as `average_gradients` does, but begins while backward is still running.
+    """A helper that averages gradients as `average_gradients` does, but begins while backward is
+    still running.
 
         averager = gt.distributed.GradientAverager(model.parameters())
         loss.backward()

@@ -86,14 +86,15 @@ class _World:
         self.control: Any = None
         self.base: Any = None
         self.groups: dict[str, ProcessGroup] = {}
-        self.made = 0  # the number of groups that were made; it names the next group
+        self.made = 0  # the number of groups that were made, and the next group's name
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        # why a call failed that may have succeeded on other ranks; empty if there was none
+        # The error of a failed call that may have succeeded on other ranks. Empty if no such call
+        # failed.
         self.broken = ""
 
     def look_who_left(self) -> None:
-        """Read the messages of processes that have left.
+        """Read the messages that processes send when they end.
 
         Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
         it, because the message that they wait for may never arrive. A process that ends by an

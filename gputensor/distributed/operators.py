@@ -252,8 +252,8 @@ def reduce_scatter_tensor_coalesced(
 def split_sizes(
     arg: str, given: Sequence[int], rows: int | None, group: ProcessGroup
 ) -> Sequence[int]:
-    """Return the number of rows sent to, or received from, each rank. By default all ranks have
-    equally many.
+    """Return the number of rows sent to, or received from, each rank. By default the number is
+    equal for all ranks.
 
     rows: the sum of the result, or None if it is not known.
     """

@@ -106,7 +106,7 @@ def splits_differ(given: Array, wanted: Array) -> int | None:
 
 
 class Agreement:
-    """A collective, from the sending of its record until the transfer of its data has started."""
+    """The state of a collective until the transfer of its data has started."""
 
     __slots__ = ("op", "group", "what", "plan", "sent", "room", "record", "counts", "is_settled",
                  "data", "error")  # fmt: skip
@@ -115,7 +115,8 @@ class Agreement:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
         # record: a function that tests if all records have arrived. counts: None, or, if the splits
-        # are sent separately, a function that tests if they have arrived, and the array for them.
+        # are sent separately, a function that tests if the splits have arrived, and the array that
+        # receives them.
         self.record: Any = None
         self.counts: tuple[Any, Array] | None = None
         # is_settled: True if everything has been started. data: a function that tests if the data
@@ -125,7 +126,7 @@ class Agreement:
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
-        """Start everything that can be started. Return `is_settled`."""
+        """Run the next steps for which all messages have arrived. Return `is_settled`."""
         try:
             self.is_settled = self.is_settled or self._go_on()
         except world.mpi.Exception as reason:

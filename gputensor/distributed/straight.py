@@ -99,7 +99,8 @@ class _Way:
                     break
         except world.mpi.Exception as reason:
             raise _broken(self.op, errors.mpi_failed(self.op, reason)) from None
-        # after an interrupt, continue: MPI still uses the memory, and other ranks continue
+        # after an interrupt, a Work continues the collective: MPI still uses the memory, and the
+        # other ranks continue
         except BaseException:
             self.hand_over(of, test, arrays, held)
             raise

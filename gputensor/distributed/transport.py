@@ -40,9 +40,8 @@ _MPI_NAMES = {
 class Reduction(NamedTuple):
     """The reduction of a dtype.
 
-    wide: the dtype of the computation. seen: the dtype that MPI is told. Both are None if they are
-    the tensor's dtype.
-    """
+    wide: the dtype of the computation. seen: the dtype that is passed to MPI. Both are None if they
+    are the tensor's dtype."""
 
     op: Any
     wide: Any
@@ -119,7 +118,8 @@ def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
     def finish() -> None:
-        # A division by a complex number would convert infinities to NaN.
+        # The real and the imaginary parts are divided separately, because a division by a complex
+        # number would convert infinities to NaN.
         parts = room.reshape(-1)
         parts = parts.view(parts.real.dtype)
         np.divide(parts, divide_by, out=parts)
@@ -312,8 +312,8 @@ def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. At the end, the sender's rank in the group is appended to
-    came_from."""
+    """Start to receive from rank src. When the message has arrived, append the sender's rank in the
+    group to `came_from`."""
     room = _room(out)
     buffer, status = _bytes(room), world.mpi.Status()
     source = world.mpi.ANY_SOURCE if src is None else src

@@ -68,8 +68,8 @@ def _between(constraint: Any) -> Transform:
 
 
 def _of_parts(registry: ConstraintRegistry) -> dict[Any, Factory]:
-    """Return factories for constraints that are composed of other constraints. `registry` returns
-    the transforms of these parts."""
+    """Return factories for constraints that are composed of other constraints. The factories get
+    the transforms of the parts from `registry`."""
     return {
         constraints.independent: lambda c: transforms.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

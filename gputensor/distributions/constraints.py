@@ -49,7 +49,8 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region that depends on the values of an instance. Without them, `check` raises."""
+    """A region that depends on the values of an instance, such as the parameters of a distribution.
+    `check` raises, because the values are unknown."""
 
     def __init__(self, *, is_discrete: Any = None, event_dim: Any = None) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -73,7 +74,7 @@ class _Dependent(Constraint):
 
 
 class dependent_property(property, _Dependent):
-    """A property of a distribution or transform that returns its constraint.
+    """A property of a distribution or a transform. Its value is a constraint.
 
     Values that are equal for all instances of the class may be given:
     `@dependent_property(is_discrete=..., event_dim=...)`.
@@ -111,7 +112,7 @@ class _Wrapped(Constraint):
 
 
 class independent(_Wrapped):
-    """`base_constraint`, applied with its last batch dimensions as event dimensions."""
+    """The region of `base_constraint`, whose last batch dimensions count as event dimensions."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         super().__init__(base_constraint)
@@ -141,8 +142,8 @@ def _all_of_last(valid: Tensor, dims: int) -> Tensor:
 
 
 class MixtureSameFamilyConstraint(_Wrapped):
-    """The intersection of the components' regions. The last batch dimension counts the
-    components."""
+    """The intersection of the regions of all components. The last batch dimension of
+    `base_constraint` is the dimension of the components."""
 
     def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:

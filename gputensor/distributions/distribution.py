@@ -179,7 +179,8 @@ class Distribution:
         raise absent(self, "enumerate_support")
 
     def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
-        """Insert the batch dimensions into `values`, (cardinality, *event)."""
+        """Return `values`, (cardinality, *event), with batch dimensions inserted after the first
+        dimension. expand: give these dimensions their sizes instead of 1."""
         event = values.shape[1:]
         values = values.reshape(-1, *(1 for _ in self._batch_shape), *event)
         return values.expand(-1, *self._batch_shape, *event) if expand else values
@@ -266,7 +267,8 @@ class ExponentialFamily(Distribution):
         raise absent(self, "_mean_carrier_measure")
 
     def _normalizer_and_means(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Return the log normalizer, and pairs of a natural parameter and its derivative."""
+        """Return the log normalizer, and pairs of a natural parameter and the normalizer's
+        derivative with respect to the parameter."""
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)
         means: Any = grad(normalizer.sum(), params, create_graph=True)

@@ -117,7 +117,8 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Class of p -> classes of q with an infinite divergence: q has probability 0 where p has samples.
+# Class of p -> classes of q for which the divergence is infinite, because q is 0 in a part of p's
+# support.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],
@@ -303,7 +304,7 @@ def _log_det(p: Any) -> Any:
 
 
 def _roots(p: Any) -> list[Tensor]:
-    """Return matrices R such that the sum of their R R^T is p's covariance."""
+    """Return matrices R. The sum of R R^T over these matrices is p's covariance."""
     if isinstance(p, LowRankMultivariateNormal):
         return [p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag.sqrt().diag_embed()]
     return [p._unbroadcasted_scale_tril]

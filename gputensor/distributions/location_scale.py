@@ -269,9 +269,9 @@ class GeneralizedPareto(Distribution):
         return self.scale.log() + self.concentration + 1
 
 
-# Coefficients for the logarithm of the modified Bessel functions of order 0 and 1: polynomials in
-# (x / 3.75)^2 for x < 3.75, in 3.75 / x for larger x. Source: Abramowitz and Stegun, 9.8.1 to
-# 9.8.4.
+# Coefficients of the polynomials from which `_log_bessel` computes modified Bessel functions of
+# order 0 and 1. The variable is (x / 3.75)^2 for x < 3.75, and 3.75 / x for larger x. Source:
+# Abramowitz and Stegun, 9.8.1 to 9.8.4.
 _BESSEL = (
     ((1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
      (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2, -0.2057706e-1,

@@ -50,7 +50,7 @@ def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
 
 
 def half_log_det(factor: Tensor) -> Tensor:
-    """Return half the log determinant of L L^T."""
+    """Return half the log determinant of L L^T, for the lower triangular L = `factor`."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -62,7 +62,7 @@ def _factor_of_inverse(matrix: Tensor) -> Tensor:
 
 class ByCovariance(Distribution):
     """Base of distributions that take one of covariance_matrix, precision_matrix and scale_tril.
-    Reading one of the other two computes it."""
+    Each of the other two matrices is computed when it is read."""
 
     _of_matrices: Regions = {
         "covariance_matrix": constraints.positive_definite,
@@ -183,8 +183,8 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand(batch + cov_factor.shape[-2:])
         super().__init__(batch, event, validate_args)
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
-        # Cholesky factor of 1 + W^T D^-1 W, m x m. It yields the covariance's determinant and
-        # inverse.
+        # Cholesky factor of I + W^T D^-1 W, m x m. The determinant and the inverse of the
+        # covariance are computed from this factor.
         self._unbroadcasted_capacitance_tril = _with_unit(self._scaled_factor() @ cov_factor)
 
     def _scaled_factor(self) -> Tensor:
@@ -240,7 +240,7 @@ class LowRankMultivariateNormal(Distribution):
 
 
 def _with_unit(matrix: Tensor) -> Tensor:
-    """Return the Cholesky factor of 1 + matrix."""
+    """Return the Cholesky factor of I + matrix."""
     unit = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return linalg.cholesky(matrix + unit)
 

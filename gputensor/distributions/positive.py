@@ -99,7 +99,7 @@ class Chi2(Gamma):
 
 
 class Dirichlet(ExponentialFamily):
-    """Dirichlet distribution on the simplex. concentration: (*, k)."""
+    """Dirichlet distribution on the simplex. `concentration` has the shape (*, k)."""
 
     arg_constraints: Regions = {"concentration": constraints.independent(constraints.positive, 1)}
     support: Constraint = constraints.simplex
@@ -241,8 +241,8 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     probs: Tensor = computed(lambda self: clamp_probs(self.logits.sigmoid()))
 
     def _regions(self) -> tuple[Tensor, Tensor]:
-        """Return a mask that is true where the formulas hold, and `probs`, replaced by a valid
-        value where they do not."""
+        """Return a mask that is true where the formulas hold, and a copy of `probs` in which a
+        valid value replaces all other elements."""
         holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
         return holds, where(holds, self.probs, self._lims[0])
 

@@ -23,8 +23,8 @@ class _LogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, concentration: Tensor) -> Tensor:
-        # Source: Marsaglia and Tsang, A simple method for generating gamma variables, 2000. For a
-        # concentration below 1, a sample of concentration + 1 is multiplied by
+        # Source: Marsaglia and Tsang, A simple method for generating gamma variables, 2000. If a
+        # concentration is below 1, the sample is drawn for concentration + 1 and multiplied by
         # rand ** (1 / concentration).
         boosted = concentration.flatten() + (concentration.flatten() < 1)
         shift = boosted - 1 / 3

@@ -1,4 +1,5 @@
-"""Base class of transforms, and transforms composed of others: inverse, composition, cat, stack.
+"""Base class of transforms, and transforms built from other transforms: inverse, composition, cat,
+stack.
 
 Source: torch/distributions/transforms.py.
 """
@@ -35,7 +36,7 @@ class Transform:
     bijective = False
     domain: Any
     codomain: Any
-    # True for a class without parameters, whose objects are all equal.
+    # True if the class has no parameters, so that all of its objects are equal.
     _is_plain = False
 
     def __init__(self, cache_size: int = 0) -> None:
@@ -124,8 +125,8 @@ class Transform:
 
 
 class Composite(Transform):
-    """Base of transforms whose domain and codomain depend on the instance. `_region(name)` returns
-    the domain or the codomain, by its name."""
+    """Base class of transforms whose domain and codomain depend on the instance. A subclass defines
+    `_region(name)`; name is "domain" or "codomain"."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))
@@ -196,8 +197,8 @@ class ComposeTransform(Composite):
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
     def _region(self, name: str) -> Constraint:
-        """Return the first part's domain or the last part's codomain, with an event_dim that fits
-        all parts."""
+        """Return the domain of the first part or the codomain of the last part, with enough event
+        dimensions for all parts."""
         if not self.parts:
             return constraints.real
         parts, before, after = self.parts, "domain", "codomain"
@@ -302,7 +303,8 @@ class IndependentTransform(Composite):
 
 
 class _Sequence(Composite):
-    """One transform for each part along `dim`. A subclass splits and joins the parts."""
+    """Base class of transforms that apply one transform to each part along `dim`. A subclass splits
+    and joins the parts."""
 
     transforms: list[Transform]
     dim: int

@@ -1,4 +1,4 @@
-"""Distributions composed of others: transformed, independent, mixtures.
+"""Distributions built from other distributions: transformed, independent, mixtures.
 
 Source: torch/distributions/transformed_distribution.py, independent.py, mixture_same_family.py.
 """

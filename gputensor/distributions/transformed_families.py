@@ -126,8 +126,8 @@ class LogNormal(TransformedDistribution):
 
 
 class LogisticNormal(TransformedDistribution):
-    """Distribution on the simplex, (*, n + 1): a stick-breaking transform of normal vectors, (*,
-    n)."""
+    """Distribution on the simplex, with events of n + 1 elements: the stick-breaking transform of
+    normal vectors of n elements."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.simplex

@@ -1,4 +1,5 @@
-"""Transforms of numbers, vectors and matrices. transform.py has the transforms composed of others.
+"""Transforms of numbers, vectors and matrices. Transforms built from other transforms are in
+transform.py.
 
 Source: torch/distributions/transforms.py.
 """
@@ -323,8 +324,8 @@ class SoftmaxTransform(_OfVectors):
 
 
 class StickBreakingTransform(_OfVectors):
-    """Map K numbers to K + 1 probabilities; each number gives the fraction of the remaining
-    probability.
+    """Map K numbers to K + 1 probabilities. Each number determines the fraction of the remaining
+    probability that the next component gets.
 
     The fractions are sigmoids, shifted so that zeros give equal probabilities.
     """
@@ -358,7 +359,7 @@ class StickBreakingTransform(_OfVectors):
 
 
 class LowerCholeskyTransform(Transform):
-    """Map a matrix to its lower triangle with the exponential of its diagonal."""
+    """Map a matrix to its lower triangle, with the exponential function applied to the diagonal."""
 
     domain: Any = constraints.independent(constraints.real, 2)
     codomain: Any = constraints.lower_cholesky

@@ -116,7 +116,10 @@ def _triangle(size: int, diag: int, like: Tensor) -> Tensor:
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """Return the elements of (*, n, n) on and below diagonal `diag`, in row order: (*, m)."""
+    """Return the elements of `mat` on and below diagonal `diag`, in row order.
+
+    mat: (*, n, n). The result has the shape (*, m).
+    """
     size = mat.shape[-1]
     if not -size <= diag < size:
         raise errors.must("tril_matrix_to_vec", "diag", f"be in [{-size}, {size - 1}]", diag,
@@ -149,12 +152,12 @@ def tiny(x: Tensor) -> float:
 
 
 def absent(owner: object, what: str) -> errors.GpuTensorError:
-    """Return the error for a method that `owner`'s class does not define."""
+    """Return the error for a property or method that `owner`'s class does not define."""
     return errors.AbsentError(f"{type(owner).__name__}: has no {what}")
 
 
 def refused(owner: object, arg: str, rule: str, got: Any) -> errors.GpuTensorError:
-    """Return the ValueError for an argument of `owner`."""
+    """Return the ValueError for an invalid argument of `owner`."""
     return errors.must(type(owner).__name__, arg, rule, got, kind=errors.ArgumentValueError)
 
 

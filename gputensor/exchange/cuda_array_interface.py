@@ -16,7 +16,7 @@ from ..core.memory_format import contiguous_strides
 
 
 class Described(NamedTuple):
-    """An array as its library describes it. Strides are in bytes and may be negative."""
+    """The description of an array by its library. Strides are in bytes and may be negative."""
 
     address: int
     is_readonly: bool
@@ -85,8 +85,8 @@ def _check_range(
 def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
     stream = given.get("stream")
     if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
-        # CuPy's current stream is also ours. It belongs to the current device, even if the array is
-        # on another device.
+        # gputensor uses CuPy's current stream, so no wait is needed. `stream` belongs to the
+        # current device, even if the array is on another device.
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream

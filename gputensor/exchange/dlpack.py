@@ -60,7 +60,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """Return the DLPack capsule of `ext`, with memory that work on our current stream may use."""
+    """Return the DLPack capsule of `ext`. Its memory is ready for work on our current stream."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
@@ -98,8 +98,8 @@ def _real_cuda(index: int) -> Any:
 
 
 class _Owner:
-    """Keeps a struct of another library. Returns it to its producer when the last tensor is
-    dropped."""
+    """Owner of a DLPack struct of another library. It returns the struct to its producer when the
+    last tensor is dropped."""
 
     __slots__ = ("address", "deleter", "__weakref__")
 
@@ -108,8 +108,8 @@ class _Owner:
         self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
-        """Take ownership of the struct: from now on this object releases it, instead of the
-        capsule."""
+        """Take ownership of the struct from the capsule. Afterwards this object releases the
+        struct."""
         call = Deleter(deleter) if deleter else None
         set_name(capsule, USED[name])
         self.deleter = call

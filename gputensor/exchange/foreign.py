@@ -71,7 +71,8 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """Same as `geometry`. Error messages read this attribute and `_device`, as for a tensor."""
+        """Same as `geometry`. Error messages read `_geometry` and `_device` of tensors and of these
+        arrays."""
         return self.geometry
 
     @property
@@ -155,7 +156,8 @@ def library_of(x: Any) -> str:
 
 
 def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
-    """Describe `x` by its attributes. Return None if `x` is not an array of a known library.
+    """Return a ForeignArray made from the attributes of `x`, or None if `x` is not an array of a
+    known library.
 
     library: `library_of(x)`, if the caller knows it. Raises: ArgumentValueError or
     ArgumentTypeError for a tensor whose memory does not contain its elements, and for an incomplete
@@ -163,7 +165,7 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        # from now on, code may write to the tensor's memory without calling an operator
+        # After this, code may write to the tensor's memory without calling an operator.
         expose(x._get_storage())
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
@@ -178,7 +180,8 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
 
 
 def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
-    """Describe `x` for one call that reads or writes it. `array` is set if `x` is on the CPU.
+    """Return a ForeignArray for one call that reads or writes `x`. Its `array` is set if `x` is on
+    the CPU.
 
     Raises: an ArgumentError for an object without strided memory.
     """
@@ -212,7 +215,7 @@ def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
 
 
 def _check(op: str, arg: str, found: ForeignArray) -> None:
-    """Raise an error unless plans and copies can be made for the array."""
+    """Raise an error if plans or copies cannot be made for the array."""
     element = found.dtype
     if element is None:
         if found.library == "numpy":
@@ -339,8 +342,8 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """Return the device index of CUDA memory: the array's, or the driver's answer if the array has
-    none."""
+    """Return the device index of CUDA memory. If the array has no index, the driver finds it by the
+    address."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:
@@ -364,8 +367,8 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """Return (device index, address) of PyTorch's current stream for a CUDA tensor, or None if our
-    stream can be used."""
+    """Return (device index, stream address) of PyTorch's current stream for a CUDA tensor of
+    PyTorch. Return None for other arrays, which can be used on our stream."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index
@@ -374,8 +377,8 @@ def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
 
 @contextmanager
 def on_stream(index: int | None, address: int | None) -> Iterator[None]:
-    """Queue the block's work on this stream of a device; an address of None means the current
-    stream."""
+    """Queue the work of the block on the stream at `address` of device `index`. An address of None
+    means the current stream."""
     cuda = runtime.cuda()
     if address is None or cuda.current_stream(index).ptr == (0 if address == 1 else address):
         yield

@@ -35,7 +35,8 @@ Kernel = Callable[..., Any]
 
 
 def install() -> None:
-    """Register the fallbacks of the three keys, and kernels for operators that need no fallback."""
+    """Register the fallbacks of the keys Conjugate, Negative and ZeroTensor, and the kernels of
+    operators that need no fallback."""
     fallback = dispatcher.register_fallback
     fallback(
         keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker"
@@ -47,7 +48,7 @@ def install() -> None:
         keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
     )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
-        # the kernel of clone calls copy_ with its own key set, which must keep the bits
+        # The kernel of clone passes its key set to copy_. This key set must contain the lazy bits.
         dispatcher.register_behind("aten::clone", keys.key(key), None, "fallthrough")
     for name, key, kernel in (
         ("copy_", "Conjugate", _copy_turned),
@@ -69,7 +70,7 @@ def install() -> None:
 
 
 def _make(table: Table, key: str, bit: int) -> Kernel:
-    """Make an operator's kernel at the key Conjugate, Negative or ZeroTensor."""
+    """Return an operator's kernel at the key Conjugate, Negative or ZeroTensor."""
     operator, below = table.operator, keys.below(key)
     if _passes(operator, bit):
 
@@ -122,7 +123,8 @@ def _passes(operator: Operator, bit: int) -> bool:
 
 
 def clone_below(tensor: Tensor) -> Tensor:
-    """Return a materialised copy. The operators run below autograd and count no versions."""
+    """Return a materialised copy. The operators that make it run below autograd and increase no
+    version counters."""
     key_set = _below(tensor._keys)
     return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 
@@ -167,8 +169,8 @@ def _as_it_lies(tensor: Tensor) -> Tensor:
 
 
 def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy between tensors with different bits. If dtype and device are equal, this takes one
-    pass."""
+    """Copy between tensors with different lazy bits. If the dtypes and devices are equal, the copy
+    takes one pass over memory."""
     key_set &= ~LAZY
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)
@@ -213,7 +215,7 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         key = _below(src._keys)
         _operators.expand.redispatch_table[key](
             key, src, self._geometry.sizes, False
-        )  # raises if the view is impossible
+        )  # raises if src cannot be expanded to the sizes
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
     _operators.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self
@@ -230,7 +232,8 @@ def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
 
 
 def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
-    # This kernel handles the Negative bit only. A conjugate continues to the fallback of its key.
+    # This kernel handles only the Negative bit. If the tensor also has the Conjugate bit, the call
+    # continues to the fallback of that key.
     view = view_of(self, self._geometry, self._offset)
     view._keys &= ~NEGATIVE
     key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW

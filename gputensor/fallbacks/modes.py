@@ -30,8 +30,8 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# The keys below Python, and the keys of lazy views. At these keys, a clone materialises its
-# operand.
+# The keys of a call that no mode and no class handles: the keys below Python, and the keys of lazy
+# views, at which a clone materialises its operand.
 _BELOW = keys.below("Python") | keys.LAZY
 # Keys whose kernels run before a handler. The keys of lazy views are not among them, because a
 # handler may make views.
@@ -39,7 +39,8 @@ _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
 class DispatchMode(tls.Mode):
-    """Within `with Mode():`, the mode handles every operator call of this thread or task first.
+    """Base class of modes. Within `with Mode():`, the mode is the first handler of every operator
+    call of this thread or task.
 
     The object is also a decorator of functions. Blocks may end in any order.
     """
@@ -97,14 +98,15 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make an operator's kernel at the key Python."""
+    """Return an operator's kernel at the key Python."""
     operator, signature = table.operator, table.signature
     places = [n for n, a in enumerate(signature.schema.arguments) if a.type.has_tensor]
 
     def ask(key_set: int, *args: Any) -> Any:
         modes, handlers = _modes.get(), _handlers(args, places)
-        # Native kernels continue with their operands' keys, even if the thread excludes some of
-        # them. So a view that they make of a subclass's tensor may arrive here, too.
+        # Native kernels pass on the keys of their operands, even if the thread excludes some of
+        # these keys. So this kernel may also get a view that a native kernel made of a subclass's
+        # tensor.
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)

@@ -1,5 +1,5 @@
-"""`autograd.Function` within transforms: the call of its `vmap` and `jvp`, or of a vmap rule made
-from `forward`.
+"""Support of `autograd.Function` within transforms: calls of its `vmap` and `jvp`, or of a vmap
+rule made from `forward`.
 
 As for operators, the innermost level of the arguments handles the call. It unwraps its arguments
 and calls the Function again, so that the outer levels handle that call. When no argument is wrapped
@@ -33,7 +33,7 @@ def install() -> None:
 
 
 def apply(cls: Cls, args: Sequence[Any]) -> Any:
-    """Apply a Function to arguments if one of them is a wrapper of a level."""
+    """Apply a Function to arguments. At least one of them is a wrapper of a level."""
     wrappers = [x for x in args if isinstance(x, Wrapper)]
     innermost = max(wrappers, key=lambda x: x.level.number)
     check_alive(innermost, cls.__name__)
@@ -49,8 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument whose content is `made`: forward wrote to this content and returned it.
-    Return None if there is no such argument.
+    """Return the argument whose wrapper contains `made`, which means that forward wrote to this
+    tensor and returned it. Return None if there is no such argument.
     """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 

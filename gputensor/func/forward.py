@@ -74,7 +74,7 @@ class DualLevel(Level):
         return found[1].as_strided(shape.sizes, shape.strides, x._offset)
 
     def _begin(self, x: Any, tangent: Any) -> None:
-        """Give the storage of `x` a tangent of zeros, with the structure of `tangent`."""
+        """Give the storage of `x` a tangent of zeros, with the wrappers that `tangent` has."""
         if isinstance(x, BatchedTensor):
             self._begin(x.value, physical(x.level, tangent))
         elif isinstance(x, DualTensor):
@@ -87,16 +87,15 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument. If a value with a tangent was written to the argument, wrap it at
-        this level."""
+        """Return an argument, wrapped at this level if a value with a tangent was written to it."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
         return value if t is None else dual(self, value, t)
 
     def has_rule(self, entry: Entry) -> bool:
-        """Return False: no operator has a rule here, so composite operators run as their
-        composition."""
+        """Return False: a forward level has no rules for composite operators, so these operators
+        run as their composition."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
@@ -116,7 +115,7 @@ class DualLevel(Level):
             return call(entry.operator, *primals)
         if entry.schema.is_view:
             return self._view(entry, args)
-        value = entry.names.get("value")  # one value stands for all elements
+        value = entry.names.get("value")  # one number for all elements, as in masked_fill
         if (
             rule_of(entry.operator)[0] is pointwise
             and _is_real(primals)
@@ -138,7 +137,7 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
-        # the strides of the primal may not fit the tangent
+        # The strides among the arguments are the primal's. They may not fit the tangent.
         if entry.operator.short_name == "_reshape_alias":
             return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
@@ -287,15 +286,17 @@ def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     """Return the tangent in the primal's layout, so that both can have the same views."""
     shape = primal._geometry
-    # some elements share memory
+    # Some elements of the primal share memory, so its layout cannot hold separate tangents for
+    # them.
     if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):
         return tangent.contiguous()
-    # A method of the tangent makes the result. Within vmap it then has the tangent's batch.
+    # `new_empty_strided` is a method of the tangent, so that within vmap the result has the
+    # tangent's batch.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 
 def _unmapped(level: Any, y: Any, operands: list[Any]) -> Any:
-    """Return a result without the batch of a vmap, if no operand has that batch."""
+    """Remove the batch of a vmap from a result if no operand has this batch."""
     if not isinstance(y, Wrapper) or y.level.number < level.number:
         return y
     if y.level is level:

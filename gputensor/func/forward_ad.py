@@ -1,5 +1,5 @@
-"""`gt.autograd.forward_ad`: tensors with tangents, within a block. `gt.func.jvp` is the newer
-form."""
+"""`gt.autograd.forward_ad`: tensors with tangents, within a block. `gt.func.jvp` has the same
+derivatives as a function."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class dual_level:
-    """Begin a block in which tensors can have tangents: `with dual_level():`. At its end, the
-    tangents are dropped.
+    """Context manager: `with dual_level():` is a block in which tensors can have tangents. At its
+    end, the tangents are dropped.
 
     As in PyTorch, only one block may be active; `gt.func.jvp` nests.
     """
@@ -44,7 +44,7 @@ class dual_level:
 
 
 class _Block(_forward.DualLevel):
-    """The guard that `dual_level` returns."""
+    """The level of a block of `dual_level`."""
 
 
 def _current() -> Any:

@@ -1,4 +1,5 @@
-"""`gt.autograd.functional`: derivatives of functions, in the older form of `gt.func`.
+"""`gt.autograd.functional`: derivatives of functions at given inputs. `gt.func` has transforms that
+return such derivatives as functions.
 
 Functions take and return tensors, or tuples of them. Source: torch/autograd/functional.py.
 """
@@ -42,7 +43,8 @@ def _fresh(x: Tensor) -> Tensor:
 
 
 def _vectors(op: str, v: Any, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the vectors v. The default is 1 if `like` is a single number."""
+    """Return `v` as a tuple of tensors, after a check of their sizes. If `v` is None, `like` must
+    be a single number, and the result is 1."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise errors.wrong_value(op, "v", "be given unless it would be one number", v)
@@ -137,7 +139,7 @@ def _ones(func: Function, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _number(op: str, func: Function) -> Function:
-    """Return the function with a check that its result is one number."""
+    """Return a function that calls `func` and raises an error if the result is not one number."""
 
     def checked(*xs: Tensor) -> Tensor:
         (y, *others), _ = _tensors(op, "func", func(*xs))

@@ -43,11 +43,13 @@ _TRACKED.own.requires_grad = True
 
 
 class Level(Guard):
-    """One running transform. number: increases with each new level."""
+    """One running vmap or block of forward differentiation. number: increases with each new
+    level."""
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key that leads an operator to the running level when no operand belongs to a level.
+    # The dispatch key through which an operator reaches the running level if no operand belongs to
+    # a level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
@@ -98,7 +100,7 @@ def set_levels(found: tuple[Level, ...]) -> None:
 
 
 def around(level: Level) -> tuple[Level, ...]:
-    """Return the levels outside of a level."""
+    """Return the levels that enclose `level`, innermost last."""
     return tuple([x for x in _stack.get() if x.number < level.number])
 
 
@@ -120,7 +122,7 @@ class Wrapper(Tensor):
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # This marker has no edge to a node. It tells other code that a gradient may be needed.
+        # `_TRACKED` has no edge to a node. It tells other code that a gradient may be needed.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 
@@ -159,7 +161,8 @@ def level_number(x: Any) -> int:
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    # The wrapper of a more deeply nested transform must remain the outermost wrapper.
+    # A wrapper of an outer level must not contain a wrapper of an inner level. So wrap the content
+    # of the inner level's wrapper.
     if level_number(value) > level.number:
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
@@ -211,7 +214,7 @@ def shares_memory(a: Any, b: Any) -> bool:
 
 
 def held(level: Any, x: Any) -> Any:
-    """Return the content of a tensor of this level. Return other values unchanged."""
+    """Return the tensor inside a wrapper of this level. Return other values unchanged."""
     return x.value if level.owns(x) else x
 
 
@@ -252,8 +255,8 @@ def wrapped(level: Any, result: Any) -> Any:
 
 
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """Split a first dimension, in which the batch is merged with `outer` values, then call
-    `wrapped`."""
+    """Split the first dimension of each tensor into the batch and `outer` values, then wrap the
+    tensors, as `wrapped` does."""
     return each(
         result,
         lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),
@@ -267,7 +270,8 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    # The wrapper of a more deeply nested transform must remain the outermost wrapper.
+    # A wrapper of an outer level must not contain a wrapper of an inner level. So wrap the content
+    # of the inner level's wrapper.
     if level_number(holder) > level.number:
         outer = holder.level
         if isinstance(holder, BatchedTensor):
@@ -284,8 +288,8 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
 
 
 def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
-    """Return the primal of x at a forward level, and its tangent, which is None if x has none
-    there."""
+    """Return the primal and the tangent of x at a forward level. The tangent is None if x has no
+    tangent at this level."""
     number = level_number(x)
     if number == level.number:
         return x.value, x.tangent

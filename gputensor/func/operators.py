@@ -1,5 +1,5 @@
-"""The kernels of operators at the keys of gt.func. A kernel chooses the level that handles a call;
-the level then makes its own calls.
+"""The kernels of operators at the dispatch keys of gt.func. A kernel chooses the level that handles
+a call. This level then calls operators on the contents of the wrappers.
 
 An `Entry` contains the properties of an operator that a level needs: its schema and, for a
 composite operator, its composition. A composite operator runs as its composition, and the operators
@@ -22,7 +22,8 @@ _get, _set = tls.state.get, tls.state.set
 
 
 class Entry:
-    """One operator. places: the indices of arguments that are tensors or lists of tensors.
+    """Properties of one operator. places: the indices of arguments that are tensors or lists of
+    tensors.
 
     composite: the function that composes the operator of other operators, or None. kind:
     `schema.kind`.
@@ -55,7 +56,7 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel of one operator at both keys."""
+    """Return the kernel of one operator for the keys FuncTorchBatched and FuncTorchGradWrapper."""
     entry = Entry(table, key_set)
     operator, places = entry.operator, entry.places
 
@@ -79,7 +80,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
-    """Call an operator within a vmap although no operand belongs to a level."""
+    """Call an operator whose operands belong to no level. If it draws random numbers, the innermost
+    vmap draws them."""
     if entry.composite is None and draws(entry.operator):
         running: list[Any] = [x for x in levels() if x.is_vmap]
         if running:

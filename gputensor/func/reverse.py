@@ -37,8 +37,8 @@ Function = Callable[..., Any]
 
 
 def alias(around: Levels, x: Tensor) -> Tensor:
-    """Return an alias of the tensor within these levels. The function is differentiated with
-    respect to the alias."""
+    """Return an alias of the tensor at the levels `around`. Derivatives are computed with respect
+    to this alias."""
     if not around:
         if requires_grad(x):
             return x.view_as(x)
@@ -50,13 +50,13 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         level.spread(made, x)
         return made
     primal, tangent = parts_of(level, x)
-    # This level is left out, because it would add the tangent in `DualLevel.written` (forward.py)
-    # again.
+    # Call `alias` outside of this level. Within the level, the tangent in `DualLevel.written`
+    # (forward.py) would be added again.
     return dual(level, outside(level, alias, below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
-    """Return the contents of the wrappers that a tensor has at these levels."""
+    """Return the tensors inside the wrappers that `x` has at the levels `around`."""
     if not around:
         return [x]
     below, level = around[:-1], around[-1]
@@ -129,8 +129,8 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 
 def settled(y: Any, is_tracked: bool) -> Any:
-    """Return a result without its history if only the aliases have given it a history. Otherwise
-    return it unchanged."""
+    """Return a result, detached unless `is_tracked`. is_tracked: the history of the results
+    contains leaves other than the aliases."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
 
@@ -173,7 +173,7 @@ class Pulled:
         self.is_tracked = is_tracked_outside(self.around, self.outputs, self.aliases)
 
     def output(self) -> Any:
-        """Return the function's results in the structure that the user gets."""
+        """Return the function's results in the structure in which the function returned them."""
         made = [settled(y, self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 

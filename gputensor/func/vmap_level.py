@@ -1,4 +1,5 @@
-"""The level of a running `vmap`: it lets each operator work on whole batches, by its batch rule.
+"""The level of a running `vmap`. It runs each operator on whole batches, by the operator's batch
+rule.
 
 The rule is chosen by the field `batch` of the operator's row in native_functions.yaml, otherwise by
 its family. The rules are in rules/. An operator without a rule runs once for each entry of the
@@ -89,8 +90,7 @@ class VmapLevel(Level):
         return found[1].as_strided((self.size, *shape.sizes), (front, *shape.strides), x._offset)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument. If a spread tensor was written to the argument, wrap the argument at
-        this level."""
+        """Return an argument, wrapped at this level if a spread tensor was written to it."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         found = self.batch_of(value)
@@ -110,8 +110,9 @@ class VmapLevel(Level):
             self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Do the work of `_compute` for operands with spread batches, and mark the results as
-        spread, so that they can be written to tensors without a batch."""
+        """Run `_compute` for operands with spread batches. If all of the operands' batches are
+        spread, mark the results as spread, so that they can be written to tensors without a
+        batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)
@@ -184,7 +185,8 @@ class VmapLevel(Level):
         return self._stacked(operator, results)
 
     def _entry(self, value: Any, number: int) -> Any:
-        """Return an argument in the form for the call of one entry."""
+        """Return an argument of the call for entry `number`. For a tensor of this level, it is the
+        slice of the batch."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entry(x, number) for x in value])
         return value.value.select(0, number) if self.owns(value) else value

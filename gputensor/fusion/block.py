@@ -1,4 +1,5 @@
-"""The block of `gt.fuse`: it changes its thread's state and restores it."""
+"""The block of `gt.fuse`: it changes the state of its thread on entry and restores the state on
+exit."""
 
 from __future__ import annotations
 

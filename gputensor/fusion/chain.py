@@ -39,8 +39,8 @@ from ..structured.pointwise import Rule
 
 
 class Place:
-    """A device and a layout of recorded results. There is one object for each device, sizes and
-    strides. walk: the geometry of results with these sizes and strides."""
+    """A device and a layout of recorded results. Results with equal devices, sizes and strides
+    share one object. walk: the geometry of results with these sizes and strides."""
 
     __slots__ = ("walk", "__weakref__")
 
@@ -53,8 +53,8 @@ _places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 
 class Stream(NamedTuple):
-    """The random numbers of one call, in the form of a scalar of a chain: the call's position in
-    the generator's stream, and the distribution's parameters."""
+    """The scalar of a chain that describes the random numbers of one call: their position in the
+    generator's stream, and the distribution's parameters."""
 
     seed: int
     block: int
@@ -67,9 +67,10 @@ class Stream(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The entry of an operator that has no entry in structured/pointwise/. write: a function that
-    runs the operator over values of a stage, `(results, inputs, numbers)`. run: the operator's
-    launch on a device. has: for each optional operand after the first one, True if it is given."""
+    """The functions that run an operator which has no entry in structured/pointwise/. write: a
+    function that runs the operator over values of a stage, `(results, inputs, numbers)`. run: the
+    operator's launch on a device. has: for each optional operand after the first one, True if it is
+    given."""
 
     family: str
     name: str
@@ -140,8 +141,8 @@ class Recorded:
 
     @property
     def shown(self) -> str:
-        """The text that describes the result: its dtype, for a copy also its strides, and for a
-        reduction its sizes."""
+        """Description of the result as text: its dtype, for a copy also its strides, and for a
+        reduction its sizes and the reduced dimensions."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -288,6 +289,7 @@ class Chain:
 
 
 def unique_bytes(shape: Geometry) -> int:
-    """Return the bytes to read of an operand. A repeated element counts once."""
+    """Return the number of bytes that a kernel reads of an operand. A repeated element counts
+    once."""
     seen = prod([n for n, stride in zip(shape.sizes, shape.strides) if stride])
     return shape.dtype.itemsize * min(seen, shape.numel)

@@ -1,4 +1,4 @@
-"""If operators read a reduction's result, they are appended to the chain of the reduction.
+"""Epilogues: operators that read a reduction's result, appended to the reduction's chain.
 
 Note [A chain that goes on over results]
 A reduction's result has fewer elements than its operand, so operators that read it are in another
@@ -25,9 +25,9 @@ _LONGEST = 32
 
 
 def join(later: Recording) -> Recording | None:
-    """Append `later` to the only recording whose results it reads, and return that recording.
-    Returns None, with nothing changed, if `later` cannot be appended. Called with the lock, for
-    CUDA only."""
+    """Append `later` to the only recording whose results it reads, and return that recording. If
+    `later` cannot be appended, change nothing and return None. The caller holds the lock. For CUDA
+    only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
@@ -71,10 +71,10 @@ def _goes_on(first: Recording, later: Recording) -> bool:
 
 
 class Tail(NamedTuple):
-    """The end of a chain. chain: the tail as a chain of its own. takes: its inputs, as values of
-    the whole chain; the last reduction's result is first, if the tail reads it. stores: the values
-    that it stores. head: the chain before the tail, which stores its own outputs and then the
-    inputs of the tail."""
+    """The last instructions of a chain. chain: the tail as a separate chain. takes: the inputs of
+    the tail, as values of the whole chain; the last reduction's result is first, if the tail reads
+    it. stores: the values that the tail stores, as values of the whole chain. head: the chain
+    before the tail, which stores its own outputs and then the inputs of the tail."""
 
     chain: Chain
     takes: list[int]

@@ -35,8 +35,8 @@ class Explanation:
 
     @property
     def replays(self) -> bool:
-        """True if `gt.fuse(function)` runs none of the function's Python for the next call of this
-        kind."""
+        """True if `gt.fuse(function)` replays the next call of this kind, without the function's
+        Python."""
         return self.why_not is None
 
     @property
@@ -139,8 +139,8 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
 
 
 def _named(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments and outer variables of a call by name; arguments by their position
-    where the function does not name them."""
+    """Return name -> value for the arguments and the outer variables of a call. An argument to
+    which the function gives no name is named by its position."""
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     if code is None:
@@ -156,7 +156,8 @@ def _named(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
 
 
 def _names(read: list[Tensor], named: dict[str, Any]) -> tuple[str, ...]:
-    """Name each operand by the variable that has its memory, or by its layout if there is none."""
+    """Return a name for each operand: the variable that has its memory, or a description of its
+    layout if there is no such variable."""
     found: dict[str, None] = {}
     for x in read:
         storage = x._get_storage()

@@ -35,7 +35,7 @@ from .chain import Chain
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], object]
 _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
-# Functions that are called with each chain and the reason why it ran; see explain.py.
+# Functions that are called with each chain and the reason why it ran; see `explain` in fuse.py.
 watchers: list[Callable[[Chain, str], object]] = []
 # Functions that are called with each operand whose memory other code may write to. Operators on
 # this operand are not recorded.
@@ -88,8 +88,8 @@ def _drawn_first(chain: Chain) -> list[Stage]:
 
 
 def _without_draws(chain: Chain) -> Chain | None:
-    """Return the chain with its random numbers as further inputs, or None if it consists only of
-    random numbers."""
+    """Return the chain with its random numbers as further inputs, or None if all values that it
+    stores are random numbers."""
     drawn, takes = chain.drawn, [*range(len(chain.inputs)), *chain.drawn]
     stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
     others = [n for n in chain.steps if n not in drawn]
@@ -178,7 +178,7 @@ def memory(shape: Geometry, place: device) -> Any:
 
 
 def in_stages(chain: Chain, stages: Sequence[Stage]) -> Run:
-    """Return a function over tensors that runs a chain."""
+    """Return a function over tensors that runs a chain in these stages."""
     run = _over_values(chain, stages)
     if chain.device is not CPU:
         return run
@@ -269,8 +269,8 @@ def alone(chain: Chain, value: int) -> Stage:
 
 
 def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
-    """Return the values that an operator computes. Also return a function that completes the list
-    of these values with memory for further results, which nothing reads."""
+    """Return the values that an operator computes, and a function. The function takes the
+    outputs for these values and adds memory for results of the operator that nothing reads."""
     steps, what = chain.steps.items(), chain.steps[value].what
     further = {x.what.part: n for n, x in steps if x.what.part and x.operands[0] == value}
     others = [] if what.whole is None else what.entry.plan.outputs[1:]

@@ -67,7 +67,8 @@ def token(x: Tensor) -> tuple[Any, ...]:
 
 
 def size(x: Tensor) -> int:
-    """Return the bytes of memory that a tensor keeps alive, with repeated elements counted once."""
+    """Return the number of bytes of a tensor's elements. An expanded tensor counts at most the
+    bytes of its storage."""
     held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes()
     return min(held, x.numel() * x.dtype.itemsize)
 

@@ -169,9 +169,9 @@ def over_sizes(model: Plan, sizes: Sizes) -> Plan:
 
 
 def over_rows(model: Plan, sizes: Sizes, inner: int) -> Plan:
-    """Return the plan `model`, in which some operands are rows, adapted to other sizes. All
-    operands are row-major, and no size is 0 or 1. The others have the sizes `sizes`; the rows have
-    the last of these sizes, with `inner` elements."""
+    """Return the plan `model`, adapted to other sizes. Some operands of `model` are rows: they have
+    the last of the sizes `sizes`, with `inner` elements. All other operands have the sizes `sizes`.
+    All operands must be row-major, and no size may be 0 or 1."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
@@ -404,7 +404,8 @@ def _reduction_output(
         raise errors.dtypes_differ(op, "out", output, out_dtype)
     if given.sizes != sizes:
         return OutputPlan(contiguous_geometry(sizes, out_dtype), RESIZE)
-    # PyTorch allows such an `out`, although several rows would then write to the same location.
+    # PyTorch allows an `out` whose elements share memory. This is an error here, because several
+    # rows would write to the same location.
     if internal_overlap(given) == YES:
         raise errors.internal_overlap(op, "out", output)
     return OutputPlan(given, KEEP)

@@ -29,7 +29,7 @@ def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[.
 
 def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
     """Call `function` for each matrix of batches of one size. Return a tuple of the stacked
-    results. Matrices in it are column-major, as in LAPACK."""
+    results. Matrices in the results are column-major, as in LAPACK."""
     np = namespace.np
     batch = batches[0].shape[:-2]
     if not batch:

@@ -91,7 +91,7 @@ def cpu_loop(
 def is_compiled(loop: object) -> bool:
     """Return True if `cpu_loop` returned a compiled loop, which divides its work among threads
     itself."""
-    # NumPy's reductions are methods of ufuncs, and builtin functions too.
+    # NumPy's reductions are builtin functions too, but they are methods of ufuncs.
     return type(loop) is BuiltinFunctionType and type(loop.__self__) is not np.ufunc
 
 
@@ -171,7 +171,7 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
 
 
 def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
-    """Do nothing: the kernel for meta tensors, which have no elements."""
+    """Do nothing: the kernel for meta tensors, which have no data."""
 
 
 # --- registration -------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ __all__ = ["contiguous", "copy", "explain", "pack"]
 
 
 def explain(dst: Any, src: Any) -> Explanation:
-    """Explain how a GPU copies `src` into `dst`: the walk, the kernel, its tiles, and the reasons.
+    """Explain how a GPU copies `src` into `dst`: the normalised layout, the kernel, its tiles, and
+    the reasons.
 
     dst, src: arrays of any library on any device, including `meta`; they are neither read nor
     written. The plan is for dst's GPU, or for an H200 if dst is not on a GPU. `print` shows the

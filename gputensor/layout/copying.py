@@ -90,7 +90,7 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
 
 
 def _is_dense(x: ForeignArray, form: memory_format) -> bool:
-    """Return True if the strides are the format's. Strides of dimensions of size 1 do not
+    """Return True if x has the strides of the memory format. Strides of dimensions of size 1 do not
     matter."""
     size = x.dtype.itemsize
     wanted = formats.strides_for("layout.contiguous", x.sizes, form)
@@ -132,7 +132,8 @@ def remember(key: tuple[Any, ...], launch: Any) -> Any:
 def run(
     dst: ForeignArray, src: ForeignArray, launch: Any, operands: Callable[[], tuple[Any, ...]]
 ) -> None:
-    """Launch on the stream of dst's library, after src's queued work and before src's later work.
+    """Launch the copy on the stream of dst's library, after the work that is queued on src's
+    stream, and before later work on src's stream.
 
     operands: a function that returns the launch's operands. It is called while that stream is
     current.

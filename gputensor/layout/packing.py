@@ -125,7 +125,7 @@ class _Scaled:
 
 
 def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
-    """Return scale and bias. Each is a tuple of numbers, or the address of an f32 table that is
+    """Yield scale and bias. Each is a tuple of numbers, or the address of an f32 table that is
     copied to the device on the current stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:

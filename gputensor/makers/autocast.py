@@ -27,7 +27,7 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# By key name: the policies of operators, as in native_functions.yaml.
+# For each key name: the policies of operators, as in native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in AUTOCAST_DEVICES}
 
 

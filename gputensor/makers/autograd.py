@@ -174,13 +174,14 @@ def _some_of_several(kind: type[Node]) -> Function:
 
 
 def refuses_out(table: Table, key_set: int) -> Function:
-    """Make the kernel of an out form, which raises if it would have to be recorded."""
+    """Make the kernel of an out form, which raises an error if autograd would have to record the
+    call."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_out)
     return made
 
 
 def refuses_resize(table: Table, key_set: int) -> Function:
-    """Make the kernel of an operator that changes a tensor's sizes or storage, which raises if it
-    would have to be recorded."""
+    """Make the kernel of an operator that changes a tensor's sizes or storage. The kernel raises an
+    error if autograd would have to record the call."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_resize)
     return made

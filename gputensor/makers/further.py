@@ -13,7 +13,7 @@ from ..dispatch import families
 from ..dispatch.operator import Operator
 
 # An operator; the name of its loop, or ""; its kernel for all devices except the CPU; the file and
-# line of its row.
+# line of its row in `_generated/kernels`.
 Entry = tuple[Operator, str, Any, str]
 
 # The entries of each family.
@@ -23,7 +23,8 @@ listeners: list[Callable[[str, Entry], None]] = []
 
 
 def offer(module: str, entry: Entry) -> None:
-    """Add an entry; its family is the last part of the module's name."""
+    """Add an entry to its family, which is the last part of the module's name, and call the
+    listeners."""
     family = module.rpartition(".")[2]
     of_family = entries.setdefault(family, [])
     of_family.append(entry)

@@ -48,7 +48,7 @@ def replays(table: Table, key_set: int) -> Function:
 
 
 def of_custom(table: Table, key_set: int) -> Function:
-    """Make the kernel of a user's operator that writes or returns a view.
+    """Make the kernel of a user's operator that writes to an argument or returns a view.
 
     The kernel checks that the operator does what its schema declares.
     """

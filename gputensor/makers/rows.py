@@ -28,8 +28,7 @@ EXPLICIT = key("CompositeExplicitAutograd")
 # operator, and with the file and line of the row.
 Rule = Callable[[Operator, str], None] | type[Node]
 
-# By operator: (kernel factory, loop), if the operator was registered by `bind`. Fusion reads this
-# table.
+# For each operator that was registered by `bind`: (kernel factory, loop). Fusion reads this table.
 bound: dict[Operator, tuple[Any, str]] = {}
 
 
@@ -71,7 +70,8 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def copied(kind: type[Node]) -> type[Node]:
-    """Return the node class of the copy of a view. It has the derivative of the view's class."""
+    """Return the node class of an operator that copies a view, such as view_copy. It is a subclass
+    of the view's node class `kind` and has the same derivative."""
     space = {"__slots__": (), "__module__": kind.__module__}
     return type(f"{kind.__name__}_copy", (kind,), space)
 
@@ -122,7 +122,7 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """The rule for operators without differentiable results: calls skip the Autograd keys.
+    """Register a fallthrough at the Autograd keys, for an operator without differentiable results.
 
     The keys of devices from other packages use the fallback.
     """
@@ -130,8 +130,8 @@ def passes(operator: Operator, site: str) -> None:
 
 
 def casts(everywhere: str = "", **policies: str) -> Rule:
-    """Return the rule for autocast. everywhere: the policy of all device types. policies: by device
-    type, such as `casts(CPU="fp32")`."""
+    """Return the rule for autocast. everywhere: the policy of all device types. policies: a policy
+    for each device type, such as `casts(CPU="fp32")`."""
     chosen = policies or dict.fromkeys(AUTOCAST_DEVICES, everywhere)
 
     def rule(operator: Operator, site: str) -> None:

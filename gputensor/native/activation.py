@@ -38,9 +38,9 @@ functional, inplace, out = elementwise.forms(rule)
 
 
 def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
-    """Make a kernel whose argument `approximate` selects the loop and is not passed to the loop.
-    make(operator, rule) returns a function of (inputs, arguments after `approximate`, the kernel,
-    all arguments)."""
+    """Return a kernel factory. In its kernels, the argument `approximate` selects the loop and is
+    not passed to the loop. make(operator, rule) returns a function of (inputs, arguments after
+    `approximate`, the kernel, all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
         names = [argument.name for argument in operator.schema.arguments]
@@ -162,7 +162,7 @@ def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # Both results have the layout of self.
+    self = calls.contiguous(self)  # Both results are contiguous.
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer

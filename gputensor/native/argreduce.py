@@ -1,5 +1,5 @@
-"""Maxima, minima and their indices: argmax and argmin over all elements or along one dimension; max
-and min along one dimension with indices; and the other overloads of max, min and aminmax.
+"""Maxima, minima and their indices. argmax and argmin search all elements or one dimension. max and
+min with indices search one dimension. The other overloads of max, min and aminmax are here too.
 
 Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 """
@@ -32,7 +32,7 @@ from ..structured.transfer import resize_output
 
 
 class _Entry:
-    """A plan over one dimension, with the plan's loop.
+    """A cached plan of a reduction over one dimension, with the plan's loop or launch.
 
     is_fresh: no call has used the stored entry yet. The first call that uses it adds a short cut.
     """
@@ -123,7 +123,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 _both = stub.compiled("reduce", "aminmax")
-_LARGE = 1 << 15  # For at least this many elements, one pass for both results is faster than two.
+_LARGE = 1 << 15  # From this size on, one pass for minima and maxima is faster than two.
 
 
 # --- max and min ----------------------------------------------------------------------------------

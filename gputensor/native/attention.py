@@ -1,5 +1,4 @@
-"""Attention: softmax of the products of queries and keys, times values, composed of other
-operators.
+"""Attention: the softmax of the products of queries and keys, multiplied by the values.
 
 Scores are computed tile by tile, forward and backward, where PyTorch uses its fused kernel, and
 also with a mask that needs a gradient. On the CPU the compiled library does this. On CUDA, kernels
@@ -109,9 +108,9 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) -> bool:
-    """Return True if PyTorch would use its fused kernel for these operands, given that no mask
-    needs a gradient and that there is no dropout. The result of that kernel has the layout of
-    query."""
+    """Return True if PyTorch uses its fused kernel for operands of these sizes. The caller checks
+    two further conditions: there is no dropout, and no mask needs a gradient. The result of the
+    fused kernel has the layout of query."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -125,9 +124,10 @@ def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) 
 def _is_by_tiles(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> bool:
-    """Return True if computing the scores by tiles is faster than computing all scores at once: if
-    a kernel computes the tiles, or if there are many scores. Under transforms (vmap, jvp), dropout
-    is not drawn by tiles, because their rules for random numbers apply to operators."""
+    """Return True if computing the scores tile by tile is faster than computing all scores at once.
+    This is so on the CPU, if a CUDA kernel computes the tiles, or if there are many scores. Return
+    False for dropout under a transform (vmap, jvp), which has rules only for operators that draw
+    random numbers, and for dropout on devices that are not in `_TYPES`."""
     is_drawn_here = query._device.type in _TYPES and not tls.state.get()[0] & (BATCHED | DUAL)
     if dropout_p and not is_drawn_here:
         return False
@@ -340,7 +340,7 @@ def draw_kept(
 
     def drawn(head: int, count: int) -> Tensor:
         first = (head * length + rows[0]) * seen
-        lead = first % 4  # Random numbers are drawn in blocks of four.
+        lead = first % 4  # Draws begin at a block of four random numbers.
         made = calls.empty_memory_format((lead + count,), bool_, None, drawn_on, None, None)
         draw("bernoulli", made, dropout.seed, dropout.block + first // 4, dropout.limit, 0)
         kept = calls.slice_Tensor(made, 0, lead, lead + count, 1)

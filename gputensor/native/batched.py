@@ -36,7 +36,7 @@ def baddbmm(
 baddbmm_: Kernel = matmul.inplace_of("baddbmm")
 baddbmm_out: Kernel = matmul.out_of("baddbmm")
 for _kernel in (baddbmm_, baddbmm_out):
-    _kernel.__module__ = __name__  # The module's name is the operator's family.
+    _kernel.__module__ = __name__  # The name of a kernel's module is the family of its operator.
 
 
 def addbmm(

@@ -104,7 +104,8 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """Return other - alpha * self. The key set is self's, because `other` may be a number."""
+    """Return other - alpha * self. Call sub with the key set of self, because `other` may be a
+    number."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
 
@@ -118,8 +119,9 @@ def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Ten
 
 
 def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
-    """Make a kernel from two kernels: one for tensors as exponents, one for numbers as exponents.
-    Exponent 2 is computed as a product, and 0.5 as a root."""
+    """Make the kernel of pow from two kernels: one for exponents that are tensors, and one for
+    exponents that are numbers. The second one computes exponent 2 as a product and exponent 0.5 as
+    a square root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
         if type(exponent) in pointwise.NUMBERS:

@@ -105,8 +105,8 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
 def real(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
         return self
-    # A number and its conjugate have the same real part, so the conjugation is undone instead of
-    # computed.
+    # A number and its conjugate have the same real part. So clear the lazy conjugation of self
+    # instead of computing it.
     plain = calls._conj(self) if self._keys & CONJUGATE else self
     return calls.select_int(calls.view_as_real(plain), -1, 0)
 

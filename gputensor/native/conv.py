@@ -71,8 +71,8 @@ def _planned(
     op: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
     dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Check the arguments. Return the numbers of each dimension (stride, padding, dilation, output
-    padding), the output's spatial sizes, the result's sizes, and its memory format."""
+    """Check the arguments. Return stride, padding, dilation and output padding with one number per
+    dimension, the output's spatial sizes, the result's sizes, and the result's memory format."""
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
     steps = per_dim(op, "stride", stride, count, 1)
@@ -185,8 +185,9 @@ def convolution_backward(
     padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     output_mask: Any,
 ) -> Three:  # fmt: skip
-    """Return the gradients, which are convolutions too: for the input a transposed convolution, for
-    the weights a convolution that sums over samples.
+    """Return the gradients of input, weight and bias. The gradient of the input is a transposed
+    convolution, or a plain one if the forward convolution is transposed. The gradient of the weight
+    is a convolution that sums over the samples.
     """
     op, count = "convolution_backward", weight._geometry.ndim - 2
     for arg, x in (("grad_output", grad_output), ("input", input)):
@@ -263,8 +264,8 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Return the gradient of the weights. It is an operator of its own so that it has a derivative:
-    autograd does not record the loops."""
+    """Return the gradient of the weights. Autograd cannot differentiate a compiled loop. This
+    function is an operator with a derivative formula, so that second derivatives exist."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
@@ -292,8 +293,9 @@ def _convolution_weight_gradient(
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    """Return the gradient of the weights. It is a convolution in which the channels of x are the
-    samples and the samples are the channels; stride and dilation are exchanged."""
+    """Return the gradient of the weights, computed as a convolution. The samples of this
+    convolution are the channels of x, and its channels are the samples of x. Stride and dilation
+    are exchanged."""
     samples, channels, *sizes = x._geometry.sizes
     outer, *out = grad._geometry.sizes[1:]
     inner, count = channels // groups, len(kernel)
@@ -351,7 +353,7 @@ def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
     """Return the input and the padding for `valid` or `same`. In a dimension where `same` needs an
-    odd number of elements, the returned input has one zero more at its end."""
+    odd total of padding, one zero is appended to the input."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

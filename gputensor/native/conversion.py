@@ -1,4 +1,5 @@
-"""Conversion to another dtype or device by `to`, and of one element to a Python number.
+"""Conversions: `to` converts a tensor to another dtype or device, and `item` converts one element
+to a Python number.
 
 Source of the semantics: aten/src/ATen/native/TensorConversions.cpp.
 """
@@ -116,7 +117,8 @@ _LARGE_BYTES = 1 << 20
 
 
 def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
-    """Store the short cut of a cast: on the CPU, from a row-major tensor to a row-major result."""
+    """Store the short cut of a cast. On the CPU, a cast has a short cut only if operand and result
+    are row-major."""
     shape, wanted, place = self._geometry, made._geometry, made._device
     known = seen(shape, (table.operator.name, wanted.dtype, place))
     if not shortcuts.is_due(known, table):
@@ -155,8 +157,8 @@ def item(key_set: int, self: Tensor) -> Any:
 
 
 def _item(self: Tensor) -> Any:
-    """Return the element as the short cut of `item`, or None if the dispatcher must be used.
-    Autograd does not record `item`."""
+    """Return the element, or None if the call must use the dispatcher. This function is the short
+    cut of `item`, which autograd does not record."""
     if self._keys is not CPU_KEYS:
         return None
     now = _now()

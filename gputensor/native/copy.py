@@ -72,8 +72,9 @@ def _planned(table: Table, to: Tensor, src: Tensor) -> Any:
 
 
 def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
-    """Return the function of a copy between row-major tensors on one device, derived from that of a
-    copy of other sizes. Return None if there is none."""
+    """Return the function of a copy between row-major tensors on one device other than the CPU. It
+    is derived from the cached function of a copy of other sizes. Return None if the cache has no
+    such function."""
     model = None if to._device is CPU else table.plans.get(_likeness(to, src))
     return model and model.over(over_sizes(model.plan, to._geometry.sizes))
 
@@ -139,7 +140,7 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Like `_assign`, but store no short cut."""
+    """Copy like `_assign`. A plan with this function has already stored its short cut."""
     _assign(to, src, non_blocking)
 
 
@@ -360,8 +361,8 @@ def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -
 
 
 def fill_part(part: Tensor, source: Tensor) -> None:
-    """Write a part of a result, without counting it as a write: a new result keeps version 0, and a
-    write to `out` is counted once."""
+    """Copy source to a part of a result without increasing the version. So a new result keeps
+    version 0, and a write to `out` is counted once."""
     copy_fresh(part._keys | source._keys, part, source, False)
 
 

@@ -76,7 +76,8 @@ def _divided(mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
-    """Draw samples by inversion: subtract terms of the pmf from a uniform number until below zero.
+    """Draw samples by inversion: subtract terms of the pmf from a uniform number until the
+    difference is negative.
 
     term: the probability of 0. The probability of k is (a + b / k) times the probability of k - 1.
     """

@@ -44,7 +44,8 @@ def reduced(op: str, each: Tensor, reduction: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def reducing(of: dtype, count: int, reduction: int) -> Callable[[Any], Any]:
-    """Return `reduced` as a function of arrays of `count` elements, for f32 and f64 on the CPU."""
+    """Return a function that reduces an array of `count` losses as `reduced` does. It supports f32
+    and f64 on the CPU."""
     if reduction == NONE:
         return lambda each: each
     name = "mean" if reduction == MEAN else "sum"
@@ -59,7 +60,8 @@ def reducing(of: dtype, count: int, reduction: int) -> Callable[[Any], Any]:
 
 
 def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
-    """Return the gradient of each element. For a mean it is divided by the number of elements."""
+    """Return the gradient of each element's loss. For a mean, the given gradient is divided by the
+    number of elements."""
     check_reduction(op, reduction)
     if reduction != MEAN or not gradient._geometry.numel:
         return gradient

@@ -86,8 +86,8 @@ def _checked(
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
     """Return three arrays (samples, states): the label of each state; a mask of the states that
-    exist in the sample's label sequence; and a mask of the labels that an alignment may enter from
-    the label before, without the blank between both.
+    exist for the sample; and a mask of the states that an alignment may enter from the previous
+    label, skipping the blank in between.
     """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
@@ -202,7 +202,7 @@ def _by_loop(
     texts: Lengths, after: tuple[Tensor, ...], *numbers: int,
 ) -> bool:  # fmt: skip
     """Run the CPU's loop `(*before, logs, targets, spans, texts, *after, *numbers)`. Operands are
-    made dense; the results already are. Return True if the loop ran."""
+    made dense first; result tensors must be dense. Return True if the loop ran."""
     if any([t._device is not CPU for t in (*before, log_probs, targets, *after)]):
         return False
     found: bool = loop(

@@ -345,8 +345,8 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """Return x / max(norm, least). The denominator's derivative is always the norm's, even where
-    the norm is below `least`."""
+    """Return x / max(norm, least). In backward, the denominator always has the derivative of the
+    norm, even where the norm is below `least`."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

@@ -35,7 +35,8 @@ _COMPOSED = BATCHED | DUAL | FUSE
 
 
 class _Layout(NamedTuple):
-    """The layout of a kernel of family dropout: out, mask, and the operand that is scaled."""
+    """The layout of a kernel of family dropout. Strides and dtypes are those of out, mask and the
+    operand that is scaled."""
 
     shape: Sizes
     stride_bytes: Any
@@ -55,7 +56,7 @@ class _Kernel:
         self.mask: Geometry = mask
         of_all = (self.result, mask, given)
         walks = [g.stride_bytes for g in of_all]
-        # Drawn elements are numbered in row-major order.
+        # Random numbers are assigned to elements in row-major order.
         order = [*reversed(range(given.ndim))]
         if op == "dropout_backward":
             order = dimension_order(given.sizes, walks)
@@ -83,7 +84,8 @@ class _Kernel:
 def _kernel_of(
     operator: Operator, op: str, x: Tensor, mask: Tensor | None = None
 ) -> _Kernel | None:
-    """Return the kernel for these operands; None if the operators must be composed."""
+    """Return the kernel for these operands, or None if the result must be composed of other
+    operators."""
     shape, place = x._geometry, x._device
     if (
         place.type != "cuda" or shape.dtype not in _OF_KERNEL or not shape.numel
@@ -146,9 +148,9 @@ def _checked_p(op: str, p: Any) -> float:
 
 
 def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
-    """Return a tensor of ones for kept elements and zeros for dropped ones. by_feature: whole
-    channels (of the first two dimensions) are kept or dropped. Source: make_feature_noise of
-    ATen/native/Dropout.cpp."""
+    """Return a tensor of ones for kept elements and zeros for dropped ones. by_feature: keep or
+    drop whole channels; a channel is one index of the first two dimensions. Source:
+    make_feature_noise of ATen/native/Dropout.cpp."""
     if not by_feature:
         made = calls.empty_like(input, None, None, None, None, None)
     else:
@@ -172,8 +174,9 @@ def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Ten
     noise = _noise(input, p, by_feature=op.startswith("feature"))
     if "alpha" not in op:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
-    # SELU's limit for negative inputs. Dropped elements are set to it, which lets mean and variance
-    # be restored. Source: ATen/native/Dropout.cpp.
+    # -alpha is SELU's limit for negative inputs. Dropped elements are set to -alpha. Then all
+    # elements are scaled and shifted, which restores mean and variance. Source:
+    # ATen/native/Dropout.cpp.
     alpha = 1.7580993408473766
     a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
     shift = calls.add_Tensor(

@@ -132,8 +132,8 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Contract the operands from left to right. Sum over the dimensions with index `kept` and
-    above."""
+    """Contract two operands at a time: in the order of `path`, or from left to right if path is
+    None. Sum over the dimensions with index `kept` and above."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -143,7 +143,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # Only one operand has this dimension, so sum before the product.
+        for d in summed:  # Sum a dimension before the product if only one operand has it.
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:

@@ -91,7 +91,7 @@ def embedding_dense_backward(
 
 
 def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
-    """Count the occurrences of each index."""
+    """Return, for each index in `at`, how often this index occurs in `at`."""
     zeros = calls.new_zeros(grad, (num_weights,), None, None, None, None)
     ones = calls.new_ones(grad, at._geometry.sizes, None, None, None, None)
     ask_inplace(operators.index_add_, zeros, 0, at, ones, 1)
@@ -260,7 +260,8 @@ def _by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Dtypes in which bags are summed without the bag of each index, if no index is ignored.
+# Dtypes for which mode `sum` returns an empty tensor instead of the bag of each index, if there is
+# no padding_idx.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
@@ -343,7 +344,7 @@ def _marking(made: Tensor) -> Any:
     begins = np.arange(math.prod(sizes)) * classes
 
     def compute(x: Any) -> Any:
-        if x.view(np.uint64).max() >= classes:  # As uint64, negative indices are large, too.
+        if x.view(np.uint64).max() >= classes:  # As uint64, a negative index is >= 2**63.
             return None
         array = np.zeros((*sizes, classes), np.int64)
         array.reshape(-1)[x.reshape(-1) + begins] = 1

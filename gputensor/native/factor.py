@@ -30,7 +30,8 @@ BY_LIBRARY = True
 
 
 def _is_turned(A: Tensor) -> bool:
-    """Return True for a real row-major matrix, whose transpose PyTorch factorises."""
+    """Return True for a real row-major matrix. PyTorch factorises the transpose of such a
+    matrix."""
     return A._geometry.is_contiguous and not A._geometry.dtype.is_complex
 
 
@@ -180,7 +181,7 @@ def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
 
         def compute(x: Any) -> Any:
             found, info = factor(x)
-            # After a failure, the kernel runs and reports the error.
+            # If the factorisation failed, return None. The kernel then runs and reports the error.
             return found if not info.any() else None
 
         short.learn(operators.linalg_cholesky.table, linalg_cholesky, (self, upper), made, compute)

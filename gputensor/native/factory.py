@@ -74,7 +74,7 @@ def empty(
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
         if wanted.in_numpy:
-            # `from_array` is inlined, because half of all operator calls come here
+            # `from_array` is inlined, because half of all operator calls run this code
             # (bench/host/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
@@ -282,9 +282,9 @@ def full(
 
 
 def _writer(made: Tensor, value: Any) -> Any:
-    """Return a function of an address that writes `value` to all elements of a tensor with the
-    geometry and the device of `made`. Return None if `value` is the int 0 and the device's memory
-    cannot be set."""
+    """Return a function that takes an address and writes `value` to all elements of a tensor at
+    this address. The tensor has the geometry and the device of `made`. Return None if `value` is
+    the int 0 and the device has no memset."""
     shape, place = made._geometry, made._device
     if not value and type(value) is int:
         return writes.zeroing(shape, place)

@@ -257,13 +257,13 @@ def _learn(
     op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut of a function that passes its operand unchanged to a library."""
+    """Store the short cut of a function that passes its operand unchanged to the operator `to`."""
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
 def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
-    """Make fft and ifft or, if onesided, rfft and ihfft. ihfft is an inverse transform of real
-    signals."""
+    """Make the kernel of fft or ifft, or of rfft or ihfft if `onesided`. ihfft is an inverse
+    transform of real signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -276,7 +276,7 @@ def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
 
 
 def _back(op: str, forward: bool) -> Callable[..., Tensor]:
-    """Make irfft and hfft. hfft is a forward transform of Hermitian signals."""
+    """Make the kernel of irfft or hfft. hfft is a forward transform of Hermitian signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -335,7 +335,7 @@ def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list
 
 
 def _several(op: str, forward: bool) -> Callable[..., Tensor]:
-    """Make fftn and ifftn."""
+    """Make the kernel of fftn or ifftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
@@ -348,7 +348,7 @@ def _several(op: str, forward: bool) -> Callable[..., Tensor]:
 
 
 def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
-    """Make rfftn and ihfftn."""
+    """Make the kernel of rfftn or ihfftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
@@ -368,7 +368,7 @@ def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
 
 
 def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
-    """Make irfftn and hfftn."""
+    """Make the kernel of irfftn or hfftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None

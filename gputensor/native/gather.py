@@ -168,7 +168,8 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """Return the elements that a mask with self's sizes selects, or None.
+    """Return the elements that a single mask with self's sizes selects. Return None for other
+    indices.
 
     The family nonzero does this in one step, unless users registered kernels for nonzero or
     indexing.
@@ -262,7 +263,7 @@ def with_dims(x: Tensor) -> Tensor:
 
 
 def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
-    """Return the place that a gather or scatter accesses for each element of the index."""
+    """Return the places that a gather or scatter accesses, one for each element of the index."""
     x, i = with_dims(self), with_dims(as_int64(index))
     return Places(op, x, i._geometry.sizes, [i], [d], None, wraps=False)
 
@@ -309,7 +310,8 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
-    """Return the places of elements, given their row-major indices. self is made dense for this."""
+    """Return the places of elements that are given by row-major indices. self is reshaped to one
+    dimension."""
     index_dtype(op, index, int64)
     arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:

@@ -126,7 +126,8 @@ _PART = 1 << 15
 
 
 def _in_parts(library: Any, n: int, count: Any) -> Any:
-    """Return the sum of `count(part)` over parts of n elements, added in order."""
+    """Divide n elements into parts. Return the sum of `count(part)` over the parts, added in
+    order."""
     if library.is_gpu or n <= _PART:
         return count(slice(0, n))
     parts: list[Any] = [None] * -(-n // _PART)
@@ -219,8 +220,8 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 
 
 def _beside(np: Any, edges: Any, x: Any) -> Any:
-    """Return the number of edges that are at most x. The edges are evenly spaced, and x is within
-    them.
+    """Return, for each x, the number of edges that are at most x. The edges must be evenly spaced,
+    and x must be between the first and the last edge.
 
     A division gives an approximate index. It is then compared with the three nearest edges.
     """

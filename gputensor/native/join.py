@@ -32,8 +32,8 @@ from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, copy_launch, fill_part
 from .view import unsqueeze, view_strides
 
-# Calls store short cuts if the result has at most _SMALL bytes. NumPy joins faster than our loop if
-# it has less than _TINY bytes.
+# Calls store short cuts for results of at most _SMALL bytes. For results of less than _TINY bytes,
+# NumPy joins faster than our loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
 _FEW = 16  # Up to this number of 0-d tensors, assigning single elements is faster.
 
@@ -99,7 +99,7 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # Exclude bool: True equals 1 as a key, but is an error.
+    if is_alike and type(dim) is int:  # A bool must raise, but as a key True equals 1.
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -200,8 +200,9 @@ def _of_parts(join: Any, parts: list[int]) -> Any:
 
 
 def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = False) -> Any:
-    """Return a function that joins arrays into a new array of `sizes`, for a result of geometry
-    `shape`. are_rows: all arrays are row-major, so NumPy's result is row-major too."""
+    """Return a function that joins arrays along `dim` into a new array for a result of geometry
+    `shape`. The arrays are joined in a view of the new array with the sizes `sizes`. are_rows: all
+    arrays are row-major, so NumPy's result is row-major too."""
     element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
     if is_tiny and are_rows and sizes is shape.sizes:
         return lambda arrays: np.concatenate(arrays, dim)

@@ -110,8 +110,9 @@ def _forward(
 
 
 def _key(op: str, reduction: Any, ignore_index: Any, *operands: Tensor | None) -> Any:
-    """Return the key of a call whose checks and launch depend on the operands' layouts only. Return
-    None for calls on the CPU, which are not kept, and for calls that may fail."""
+    """Return the key under which a call's launch is cached. The checks of such a call depend only
+    on the layouts of its operands. Return None on the CPU, where launches are not cached, and for
+    arguments that the checks may reject."""
     first = operands[0]
     if first is None or first._device is CPU or type(reduction) is not int:
         return None
@@ -332,12 +333,13 @@ def _cross_entropy_backward(
 
 
 def _share(smoothing: float, classes: int) -> float:
-    """Return the share of each class in the loss; inf if there are no classes, as in PyTorch."""
+    """Return the weight that label smoothing gives each class; inf if there are no classes, as in
+    PyTorch."""
     return smoothing / classes if classes else math.inf
 
 
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
-    """Return one number per class, shaped to broadcast with x."""
+    """Return the class weights, viewed so that they broadcast along dimension `dim`."""
     sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
     return calls.reshape(weight, sizes)
 
@@ -369,7 +371,8 @@ def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
-    """Return a weighted sum of each target's loss and of the mean loss over all classes."""
+    """Return the loss with label smoothing: (1 - smoothing) times the targets' loss, plus smoothing
+    times the mean loss over all classes."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
     each = -calls.sum_dim_IntList(terms, (dim,), False)
     ignored = calls.eq_Tensor(target, ignore_index)

@@ -65,7 +65,8 @@ def _check_classes(op: str, target: Tensor, sizes: Sizes, least: int) -> None:
 
 
 def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
-    """Return the incoming gradient for each row's loss, as a column."""
+    """Return, as a column, the gradient of each row's loss: grad_output, for a mean divided by the
+    number of rows."""
     check_reduction(op, reduction)
     grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
     return grad / rows if reduction == MEAN and rows else grad

@@ -63,7 +63,8 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask, expanded to the sizes of self, to which the operator writes."""
+    """Return the mask, expanded to the sizes of self. Raise if elements of self share memory,
+    because the operator writes to self."""
     _check_mask(op, self, mask)
     sizes = self._geometry.sizes
     if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:
@@ -125,8 +126,8 @@ _OF_CATEGORY = (bool, int, float, complex)
 
 
 def _number(self: Tensor, value: Any) -> Any:
-    """Return the value as a number of the category of self's dtype, which a kernel on CUDA receives
-    with its launch. Return None if it must be written to a 0-d tensor first."""
+    """Return the value as a number of the category of self's dtype. A CUDA kernel receives this
+    number as an argument. Return None if the value must be written to a 0-d tensor instead."""
     of = self._geometry.dtype
     if self._device.type != "cuda" or of.is_opaque or type(value) not in NUMBERS:
         return None

@@ -86,8 +86,8 @@ def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alph
 def result(
     op: str, a: Tensor, b: Tensor, first: str = "self", second: str = "mat2", ndim: int = 2
 ) -> Geometry:
-    """Check the operands of a product, or with ndim=3 of a batch of products. Return the layout of
-    a new result. first, second: the operands' names."""
+    """Check the operands of a matrix product (ndim=2) or of a batch of products (ndim=3). Return
+    the layout of a new result. first, second: the operands' names."""
     x, y = a._geometry, b._geometry
     is_batch = ndim == 3
     if x.ndim != ndim or y.ndim != ndim:
@@ -161,8 +161,8 @@ def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
 
 
 class _CpuEntry:
-    """The cached entry for small products of two layouts on the CPU, which stores short cuts. See
-    the entries of structured/pointwise/."""
+    """A cached entry for products of two layouts on the CPU. Short cuts are made from it. See the
+    entries of structured/pointwise/."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
@@ -231,7 +231,8 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def _folds(self: Tensor, other: Tensor) -> bool:
-    """Return True if the batches of one operand can be joined into the rows of one matrix."""
+    """Return True if the batch dimensions of the larger operand are folded into the rows of one
+    matrix. Source: should_fold."""
     first = self._geometry.ndim >= other._geometry.ndim
     large, small = (self, other) if first else (calls.mT(other), self)
     if large._geometry.ndim < 3 or small._geometry.ndim > 2:
@@ -457,7 +458,8 @@ def added_out(operator: Operator, loop: str) -> Kernel:
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise an error in the terms of linear for operands that mm and addmm would reject."""
+    """Raise an error that names the arguments of `linear`, for operands that mm and addmm would
+    reject."""
     features, shape = given.sizes[-1], weight._geometry
     if features != shape.sizes[1]:
         rule = f"have {features} columns, as input has features"
@@ -480,7 +482,7 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    # A vector is the weight of one feature, and the result has no dimension of features.
+    # A vector as weight means one output feature, and the result has no feature dimension.
     if weight._geometry.ndim == 1:
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)

@@ -49,7 +49,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype.is_opaque:  # -0.0 is zero, but not all of its bits are 0.
+        if of.dtype.is_opaque:  # -0.0 does not count as nonzero, but one of its bits is 1.
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))

@@ -443,8 +443,8 @@ def instance_norm(
         return None if x is None else calls.repeat(x, (samples,))
 
     def statistics(x: Tensor | None) -> Tensor | None:
-        """Return the statistics for all samples, cast to the input's dtype. They may have any
-        floating dtype, as in PyTorch."""
+        """Repeat the statistics for all samples, and cast them to the input's dtype. As in PyTorch,
+        the given statistics may have any floating dtype."""
         made = repeated(x)
         return None if made is None else calls.to_dtype(made, input.dtype)
 

@@ -181,8 +181,8 @@ for _kernel in (kthvalue, mode, median_dim, nanmedian_dim, median, nanmedian):
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:
-    """Return one index per row. Of the most frequent values, the smallest is chosen; of the
-    elements with this value, the last."""
+    """Return the index of the mode in each row. The mode is the smallest of the most frequent
+    values. The index is that of its last occurrence."""
     np = library.np
     order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)

@@ -190,8 +190,9 @@ def _by_plan(
     self: Tensor, value: Any, shape: Geometry, inner: Geometry, begin: int, kept: Geometry,
     kept_begin: int,
 ) -> Tensor:  # fmt: skip
-    """Return a padded copy: fill a new tensor of geometry `shape`, then copy a part of self into a
-    part of it. inner, kept: the geometries of the parts, with their offsets."""
+    """Return a padded copy: fill a new tensor of geometry `shape`, then copy a part of self to a
+    part of the new tensor. inner, begin: geometry and offset of the part in the new tensor. kept,
+    kept_begin: geometry and offset of the part in self."""
     made = allocate(shape, self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -214,7 +215,7 @@ def _part(x: Tensor, d: int, piece: Piece) -> Tensor:
 
 
 def _by_parts(x: Tensor, pairs: Pairs, of_one: PiecesOfOne, form: Any) -> Tensor:
-    """Do the work of `_at_once` by operators, on any device."""
+    """Return the result of `_at_once`, computed by operators on any device."""
     for d, before, after in pairs:
         first, inner, last = of_one(x._geometry.sizes[d], before, after)
         parts = [piece for piece in (first, inner, last) if piece.size or piece is inner]
@@ -286,7 +287,8 @@ def _backward(op: str, planes: int, of_one: PiecesOfOne) -> Kernel:
 
 
 def _fold(to: Tensor, d: int, piece: Piece, edge: Tensor) -> None:
-    """Add a padded part at the places from which `_part` reads it."""
+    """Add `edge`, the gradient of a padded part, to the elements from which `_part` reads this
+    part."""
     size, begin, step = piece
     x = calls.flip(edge, (d,)) if step else calls.sum_dim_IntList(edge, (d,), True)
     to = _cut(to, d, begin + 1 - size if step else begin, begin + 1)

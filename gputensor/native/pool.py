@@ -218,7 +218,8 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
     arguments.check_is_floating(op, "self", self, or_complex=True)
-    # Blocks may run in any order, because each element is a sum over its own windows.
+    # Each result element is the mean of one window, so blocks of the result may be computed in any
+    # order.
     reads = math.prod(self._geometry.sizes[-count:]) // 4
 
     def loop(x: Any, made: Any) -> bool:
@@ -252,8 +253,8 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """If there is a single window, compute it by `mean`. The result then has the layout of `mean`'s
-    result."""
+    """Return the adaptive average pooling of self. A single window is computed by `mean`, so that
+    the result has the layout of `mean`'s result."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

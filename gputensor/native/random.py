@@ -142,7 +142,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # Each part gets half of the variance.
+    if of.category == COMPLEX:  # The real and the imaginary part each get half of the variance.
         std = std / math.sqrt(2)
     made = _fill("normal_", "normal", self, generator, float(mean), float(std))
     args, params = (self, mean, std), (float(mean), float(std))
@@ -263,8 +263,8 @@ WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
 def random__from(
     key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
 ) -> Tensor:
-    """Draw integers in [from_, to). Without `to`, the largest result is the largest integer up to
-    which the dtype represents all positive integers."""
+    """Draw integers in [from_, to). Without `to`, the largest possible result is the largest n for
+    which the dtype represents all integers from 0 to n."""
     of = self._geometry.dtype
     check_real("random_", of)
     low = arguments.integer("random_", "from", from_)
@@ -347,9 +347,9 @@ def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> 
 def multinomial(
     key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
 ) -> Tensor:
-    """Draw indices with given weights. Without replacement: the indices of the smallest quotients
-    of exponential numbers and weights. With replacement: a search for random numbers in the
-    cumulative sums.
+    """Draw indices with given weights. Without replacement, return the indices of the largest
+    quotients of weights and exponential random numbers. With replacement, search uniform random
+    numbers in the cumulative sums of the weights.
 
     Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
     """
@@ -379,8 +379,8 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # A product may be rounded up to the total. Its place would be beyond the last index, so
-        # places are limited.
+        # A product may be rounded up to the total. The search would then return an index beyond the
+        # last one, so indices are limited to the last index with a positive weight.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)

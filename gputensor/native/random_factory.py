@@ -122,8 +122,9 @@ def _drawn_by(shape: Geometry, fill: Callable[..., Any], *params: int) -> Callab
 
 
 def _writer(made: Tensor, loop: str, first: Any, second: Any) -> Any:
-    """Return the function by which short cuts on CUDA write random numbers to memory like that of
-    `made`. Return None for complex numbers and for layouts that are written by two launches."""
+    """Return a function that takes an address and writes random numbers to memory with the layout
+    of `made`. Short cuts on CUDA call this function. Return None for complex numbers and for
+    layouts that are written by two launches."""
     shape, place = made._geometry, made._device
     if shape.dtype.category == COMPLEX or not shape.is_contiguous:
         return None

@@ -65,7 +65,7 @@ def _numbers(op: str, **values: Any) -> None:
 
 
 def _real(op: str, **values: Any) -> list[Any]:
-    """Return the values. Each of them must be real or have an imaginary part of 0."""
+    """Return the values as real numbers. Raise if a value has an imaginary part other than 0."""
     for name, value in values.items():
         if type(value) is complex and value.imag != 0:
             raise errors.must(op, name, "be real", value)
@@ -108,8 +108,8 @@ def _arange_step(
 
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
-    """Return (length, start, step). For an integer dtype, start and step are truncated to integers;
-    for int64 this is done before the length is computed. Source:
+    """Return (length, start, step). For an integer dtype, start and step are truncated to integers:
+    for int64 before the length is computed, for other dtypes afterwards. Source:
     aten/src/ATen/native/RangeFactories.cpp, arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
@@ -170,7 +170,7 @@ def repeated(
             short_cuda.learn(table, repeated, numbers, made, args[count + 2], write, unnamed)
         return made
 
-    repeated.__module__ = kernel.__module__  # The module's name is the operator's family.
+    repeated.__module__ = kernel.__module__  # The name of a kernel's module is its family.
     shortcuts.jumps(repeated, _over_filling)
     return repeated
 

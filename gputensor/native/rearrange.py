@@ -79,7 +79,7 @@ def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geome
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # A roll by a multiple of the size is a clone.
+        if not shift % sizes[d]:  # A roll by a multiple of the size gives a contiguous result.
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -141,7 +141,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             table.remember((shape, dims, place), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    # Only the plan uses this geometry.
+    # Only the plan uses this geometry, because its strides may be negative.
     reversed_shape = geometry(shape.sizes, strides, shape.dtype)
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
@@ -195,8 +195,8 @@ def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, in
 def _shuffled(
     op: str, self: Tensor, sizes: Sizes, parts: Sizes, given: Sizes, order: Sizes
 ) -> Tensor:
-    """Return a tensor of these sizes whose view of sizes `parts` is a permutation of self's view of
-    sizes `given`. Both views only split dimensions."""
+    """Return a new tensor of sizes `sizes`. Viewed with sizes `parts`, it equals self viewed with
+    sizes `given` and permuted by `order`. Both views only split dimensions."""
     made = _empty(op, self, sizes)
     if not self._geometry.numel:
         return made

@@ -77,8 +77,8 @@ _EMPTY_MEANS_NONE = ("any", "all")
 
 
 class _Entry:
-    """A plan of a reduction, with a NumPy loop and its axes, or with a launch. loop: the loop's
-    name.
+    """A cached plan of a reduction, with its loop and axes on the CPU, or with its launch on
+    another device. loop: the loop's name.
 
     is_fresh: no call has found the entry yet. The first call that finds it stores a short cut.
     """
@@ -211,7 +211,7 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """Return the names among dim, keepdim and dtype that an overload has, according to its
+    """Return which of the arguments dim, keepdim and dtype an overload has, according to its
     schema."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
@@ -301,8 +301,8 @@ class _Layout(NamedTuple):
 
 
 class TwoPasses:
-    """A kernel of family moments for one layout. geometry: the result's. is_composed: within
-    gt.fuse, the composed operators give the same bits as the kernel, and can be recorded.
+    """A kernel of family moments for one layout. geometry: the result's. is_composed: True if
+    composed operators give the same bits as the kernel. gt.fuse then records the operators.
 
     counts: by operator, the number of calls, up to 2. The second call stores a short cut.
     """
@@ -319,7 +319,8 @@ class TwoPasses:
         self.geometry: Geometry = plan.outputs[0].geometry
         self.run: Any = stub.bind("moments", op, "cuda", layout)
         self.counts: dict[str, int] = {}
-        # The composed operators round half numbers more often, and divide rows into other segments.
+        # For half dtypes, the composed operators round more often than the kernel. If the launch
+        # has a last stage, the kernel divides rows into other segments than the operators do.
         self.is_composed: bool = (
             given.dtype in (dtypes.float32, dtypes.float64) and given.is_non_overlapping_and_dense
             and getattr(self.run, "last", self) is None
@@ -332,7 +333,8 @@ class TwoPasses:
         return out
 
     def learn(self, operator: Operator, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        """Count a call of an operator with these arguments, which the kernel computes."""
+        """Count a call of `operator` with these arguments, which this kernel computes. The second
+        call stores a short cut."""
         count = self.counts.get(operator.name, 0)
         if count < 2:
             self.counts[operator.name] = count + 1
@@ -343,8 +345,8 @@ class TwoPasses:
 def two_passes(
     operator: Operator, op: str, self: Tensor, dims: Sizes, keepdim: bool, over: float = 1.0
 ) -> TwoPasses | None:
-    """Return the kernel for these operands; None if the operators must be composed. The table of
-    `operator` keeps the kernel."""
+    """Return the kernel for these operands, or None if the result must be composed of other
+    operators. The table of `operator` caches the kernel."""
     given = self._geometry
     if self._device.type != "cuda" or not given.numel or given.dtype not in _OF_PASSES:
         return None

@@ -38,9 +38,9 @@ _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 
 class Tap(NamedTuple):
-    """A neighbouring element in one dimension. at: its index. outside: a mask of points whose
-    element is outside the image, or None. by: the weights; None means 1. change: their derivatives;
-    None means 0."""
+    """For each point, one neighbouring element in one dimension. at: the indices of the elements.
+    outside: a mask of the points whose element is outside the image, or None. by: the weights of
+    the elements; None means 1. change: the derivatives of the weights; None means 0."""
 
     at: Any
     outside: Any
@@ -86,7 +86,7 @@ def _inside(x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # np.clip would keep NaN.
+    # NaN becomes 0 here. np.clip would keep it.
     kept = _where(is_inside, x, _as_numbers(x >= last, x) * last)
     return kept, _as_numbers(is_inside, x) * change
 

@@ -30,8 +30,8 @@ from ..structured.pointwise import Kernel
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> Any:
-    """Write the results to `outs`, which may have any layout with self's sizes. Return the loop or
-    the launch if its entry was found for the second time, so that a short cut may be stored.
+    """Write the results to `outs`, which have self's sizes and any layout. At the second call with
+    these layouts, return the loop or the launch, so that the caller may store a short cut.
     Otherwise return None."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])

@@ -278,8 +278,8 @@ def _learn_reduction(table: Table, kernel: Kernel, args: tuple[Any, ...], find: 
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine values with the elements at the places. If include_self is False, combine only the
-    values.
+    """Combine the elements of `source` with the elements of self at the places. If include_self is
+    False, ignore the old elements of self at the places.
     """
     wide = wide_dtype(self._geometry.dtype)
     x = self
@@ -296,7 +296,7 @@ def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bo
 
 
 def _divide(x: Tensor, at: Any, include_self: bool) -> None:
-    """Divide sums by the number of values. Quotients of integers are rounded down."""
+    """Divide each sum by the number of its terms. Quotients of integers are rounded down."""
     counts = (calls.ones_like if include_self else calls.zeros_like)(x)
     write("scatter_add", at(counts), _number(1, x))
     if not include_self:

@@ -100,7 +100,7 @@ def linalg_inv(key_set: int, A: Tensor) -> Tensor:
 
         def compute(a: Any) -> Any:
             found, info = invert(a)
-            # After a failure, the kernel runs and reports the error.
+            # If the inversion failed, return None. The kernel then runs and reports the error.
             return found if not info.any() else None
 
         short.learn(operators.linalg_inv.table, linalg_inv, (A,), made, compute)

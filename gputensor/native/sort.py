@@ -78,7 +78,7 @@ def _rows_sorted(
     self: Tensor, values: Geometry, indices: Geometry, descending: bool
 ) -> Pair | None:  # fmt: skip
     """Sort a contiguous CPU tensor along its last dimension by the CPU's loop. Return None if the
-    loop declines.
+    loop cannot sort it.
     """
     x, n = self._get_array(), values.sizes[-1]
     pair = allocate(values, CPU), allocate(indices, CPU)
@@ -224,7 +224,7 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # Otherwise the result may have views.
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # Otherwise a result may be a view.
     short.learn(table, kernel, args, made, compute, is_new)
 
 

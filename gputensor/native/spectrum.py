@@ -214,7 +214,7 @@ def linalg_matrix_norm(
         raise errors.must(op, "dim", "name two dimensions", dims)
     x = self if dtype is None else calls.to_dtype(self, dtype, False, False, None)
     if ord in (1, 2, math.inf) and 0 in [x._geometry.sizes[d] for d in dims]:
-        # The norm is 0, as in PyTorch.
+        # A matrix without elements has norm 0, as in PyTorch.
         return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)
     if ord == "fro":
         return calls.linalg_vector_norm(x, 2, dims, keepdim, None)

@@ -105,8 +105,8 @@ triu_: Kernel = _inplace("triu")
 
 
 class _Layout(NamedTuple):
-    """The layout of a kernel of family triangle: columns, rows and other dimensions of out and
-    x."""
+    """The layout of a kernel of family triangle. Dimensions are in the order columns, rows, others.
+    Strides and dtypes are those of out and x."""
 
     shape: Sizes
     stride_bytes: Any
@@ -153,7 +153,8 @@ class _Launch:
 
 
 def _launch(op: str, x: Tensor, shift: int, *, is_inplace: bool = False) -> _Launch | None:
-    """Return the kernel for this tensor; None if the operators must be composed."""
+    """Return the kernel for this tensor, or None if the result must be composed of other
+    operators."""
     shape, place = x._geometry, x._device
     if (
         place.type != "cuda" or not shape.numel or shape.dtype.is_float8
@@ -186,7 +187,8 @@ for _kernel in (tril, triu):
     )
 
 
-# On the CPU, rows of at least this length are each copied by a separate NumPy call.
+# On the CPU, matrices with at least this number of elements per row, counted over the batch, are
+# copied by separate NumPy calls for each row.
 _LONG = 256
 # _KEPT: the maximum number of elements of a cached mask. _MASKS: the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8

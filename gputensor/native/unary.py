@@ -146,7 +146,7 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
 
 
 def square(key_set: int, self: Tensor) -> Tensor:
-    # As in pow, the integer exponent takes part in type promotion.
+    # As in pow, the integer exponent 2 takes part in type promotion: bool becomes int64.
     if self._geometry.dtype is bool_:
         return calls.mul_Tensor(self, 1)
     return calls.mul_Tensor(self, self)

@@ -190,7 +190,7 @@ def _binary_places(most: float) -> int:
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
     """Return the transposed taps: for each input element, the results that use it, and their
     weights."""
-    kept = at.T >= 0  # The order of the results is kept.
+    kept = at.T >= 0  # Transposed, so that the stable sort keeps the order of results.
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
@@ -280,7 +280,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # A list of full length contains each index only once.
+        is_all = len(at) == size  # `to` has each result at most once, so here it has all.
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
             # Mode "clip" is fast, because it does not check indices.

@@ -92,8 +92,8 @@ view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
-    """Return a copy with other sizes, even if no view can have them. Source:
-    torchgen/gen_functionalization_type.py."""
+    """Return a contiguous copy of self with other sizes, even if self has no view with these sizes.
+    Source: torchgen/gen_functionalization_type.py."""
     sizes = infer_size("view", size, self._geometry.numel)
     return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
 
@@ -173,7 +173,8 @@ jumps(reshape, lambda: (
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Set other sizes on a new tensor. The call is recorded for autograd, but not as a view."""
+    """Return the new tensor `made` with other sizes. Autograd records the call, but not as a
+    view."""
     return calls._unsafe_view(made, sizes)
 
 

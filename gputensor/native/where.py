@@ -33,8 +33,9 @@ def _mask(condition: Any) -> Tensor:
 
 
 def mixed_entry(operator: Operator, out: Tensor | None, inputs: tuple[Any, ...]) -> Any:
-    """Return the entry in the operator's table for `where` over these tensors and numbers; make it
-    if there is none. With `out`, it is the entry of the out form. All tensors are on one device."""
+    """Return the entry of `where` for these tensors and numbers from the operator's table. Make the
+    entry if the table has none. With `out`, the entry is that of the out form. All tensors are on
+    one device."""
     return pointwise.find_entry(operator.table, _RULE, _RULE.loop, out, inputs)
 
 

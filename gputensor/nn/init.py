@@ -217,7 +217,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-# Private names, which may change, for the libraries timm and transformers.
+# Private functions that the libraries timm and transformers use. They may change.
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:

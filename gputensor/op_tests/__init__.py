@@ -1,5 +1,5 @@
-"""Tests for authors of devices: call each operator on the CPU and on the device with the same
-samples.
+"""Tests for authors of device backends. Each operator is called with the same samples on the CPU
+and on the device.
 
 `samples.json` contains the calls, which `python -m tests.freeze_samples` takes from tests/rows.
 `check.py` runs them, and `gputensor backend check NAME` prints the results. The reference is the

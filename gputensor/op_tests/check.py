@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """The worst status of its calls."""
+        """The worst status of the operator's calls."""
         return next((s for s in reversed(_WORST_LAST) if self.counts[s]), MISSING)
 
     def count(self, status: str, what: str = "") -> None:
@@ -62,9 +62,8 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """Yield the outcome of each row on a device. A sample runs with one dtype and one layout, or,
-    if `every` is true, with all dtypes and layouts.
-    """
+    """Test the operators of `rows` on a device, and yield the outcome of each operator. A sample
+    runs with one dtype and one layout or, if `every` is true, with all dtypes and layouts."""
     with _Watch(place) as watch:
         for row in rows:
             outcome = Outcome(row.name)
@@ -78,7 +77,8 @@ def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[O
 
 
 class _Watch:
-    """Records the operators for which the device's fallback was used since `begin`."""
+    """A recorder of the operators for which the device's fallback was used. `_run` clears `seen`
+    before each call."""
 
     def __init__(self, place: device) -> None:
         self.key = keys.runtime_key(BACKEND_OF_TYPE[place.type])
@@ -149,8 +149,8 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                 for layout in layouts:
                     yield _Case(row, sample, of, layout)
         else:
-            # The number of dtypes and the number of layouts have no common divisor, so all
-            # combinations occur.
+            # Each sample gets the next dtype and the next layout. Some combinations of dtype and
+            # layout may not occur.
             of = row.dtypes[number % len(row.dtypes)]
             yield _Case(row, sample, of, layouts[number % len(layouts)])
 
@@ -222,14 +222,15 @@ def _call(
 
 
 class _Differs(Exception):
-    """Raised if a result differs from the CPU's; the text describes the difference."""
+    """The exception for a result that differs from the CPU's result. Its text describes the
+    difference."""
 
 
 def _compare(
     found: Any, expected: Any, case: _Case, place: device, is_copied: bool = False
 ) -> None:
-    """Compare a result with the CPU's. is_copied: a fallback copied the result to the device, which
-    removed gaps between its elements."""
+    """Raise _Differs if a result differs from the CPU's result. is_copied: True if a fallback
+    copied the result to the device, which removed gaps between its elements."""
     if isinstance(expected, errors.GpuTensorError):
         raise _Differs(f"was not refused; the CPU says {expected}")
     if isinstance(expected, (list, tuple)):

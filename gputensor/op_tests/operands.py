@@ -1,4 +1,5 @@
-"""Tensors for the samples of tests/rows, with values of a given kind and storages of their own.
+"""Tensors for the samples of tests/rows. Each tensor has values of a given kind and its own
+storage.
 
 An operand's values do not depend on device and layout, except that the layout `expanded` repeats
 the first element of the first dimension. Gaps between elements contain ones, so that reads and
@@ -141,8 +142,8 @@ _KINDS = {
 
 
 def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], int] | None:
-    """Return (strides, offset) in elements, or None if the layout would equal the contiguous
-    one."""
+    """Return (strides, offset) in elements. Return None if the layout does not apply to these sizes
+    or equals the contiguous layout."""
     dense = contiguous_strides(sizes)
     if layout == "contiguous":
         return dense, 0

@@ -15,8 +15,8 @@ from .optimizer import Optimizer
 
 
 class Adafactor(Optimizer):
-    """Adafactor: divides the gradient by the root of the average squared gradient. The steps are
-    relative to the parameter's size.
+    """Adafactor: divides the gradient by the root of the average squared gradient. The step size is
+    relative to the parameter's root mean square.
 
     For a parameter of two or more dimensions, the state holds only the means of the squares along
     the last two dimensions. The host reads norms at each step.
@@ -85,7 +85,8 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
-        """Return the new average square. part: the weight that this gradient's square gets."""
+        """Return the new average square. part: the weight of this gradient's square in the
+        average."""
         if grad.ndim < 2:
             variance: Tensor = state["variance"]
             return variance.lerp_(grad * grad, part).clone()

@@ -21,9 +21,9 @@ Stepped = tuple[Tensor, Tensor, State]
 
 
 def number_dtype(kept: Any = None) -> dtype:
-    """Return the dtype of a number in a state. It is float64 if the number in the loaded state is a
-    NumPy float64, as for a float64 parameter. Source: torch/optim/optimizer.py, _get_scalar_dtype.
-    """
+    """Return the dtype of a number in a state: float64 if this is the default dtype or if `kept` is
+    a NumPy float64, otherwise float32. Except for the step, numbers that are loaded for a float64
+    parameter are NumPy float64. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
     is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
     return float64 if is_double else float32
 
@@ -43,7 +43,7 @@ def keep(state: State, name: str, value: Any) -> None:
 
 
 def rounded(value: Any, like: Any = None) -> Any:
-    """Round a number to the `number_dtype` of `like`."""
+    """Return a number rounded to the dtype `number_dtype(like)`."""
     value = float(value)
     if isinstance(like, np.float64):
         return np.float64(value)

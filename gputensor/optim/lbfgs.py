@@ -157,7 +157,7 @@ class _Descent:
         return cat([g.reshape(-1) for g in grads])
 
     def _go(self, move: Any, direction: Tensor) -> None:
-        """Add `move` times the direction to the parameters."""
+        """Add `move` times the direction to the parameters. move: the step length."""
         start = 0
         for p in self.params:
             p = view_as_real(p) if p.is_complex() else p
@@ -168,8 +168,8 @@ class _Descent:
     # --- the direction --------------------------------------------------------------------------
 
     def _direction(self, grad: Tensor, move: Any) -> Tensor:
-        """Return -H g for the gradient g and the estimated inverse Hessian H, by the two-loop
-        recursion over past moves (old_stps) and changes of the gradient (old_dirs)."""
+        """Return -H g for the gradient g and the estimated inverse Hessian H. The two-loop
+        recursion uses the past steps (old_stps) and the past changes of the gradient (old_dirs)."""
         state = self.state
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
@@ -199,7 +199,8 @@ class _Descent:
     # --- the line search ------------------------------------------------------------------------
 
     def _search(self, start: _Point, move: Any, direction: Tensor) -> tuple[float, Tensor, Any]:
-        """Return the loss, the gradient and the length of the move that `strong_wolfe` finds."""
+        """Return the loss, the gradient and the step length of the point that `strong_wolfe`
+        finds."""
         origin = [p.clone() for p in self.params]
         least, most = self.group["tolerance_change"], self.group["max_eval"] - self.calls
 
@@ -218,8 +219,8 @@ def strong_wolfe(
     point: Callable[[Any], _Point], start: _Point, move: Any, size: Any, limits: tuple[float, int],
     conditions: tuple[float, float] = (_LEAST_FALL, _MOST_SLOPE),
 ) -> _Point:  # fmt: skip
-    """Return the point of a move that meets the strong Wolfe conditions. If no move does, return
-    the best point that was tried.
+    """Return the point of a step length (`move`) that meets the strong Wolfe conditions. If no move
+    does, return the best point that was tried.
 
     The search first brackets a move, then narrows the bracket by cubic interpolation.
 

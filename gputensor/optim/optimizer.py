@@ -65,7 +65,8 @@ class Optimizer(Hooked):
     # True if a step computes each element independently of the others, so that it can be one pass
     # over memory: see passes.py.
     _is_elementwise = False
-    # True if the options are checked. A user's formula may have options of any values.
+    # True if the options are checked. A user's class without `_update` may have options of any
+    # values.
     _is_checked = True
     # _plain: options that must be numbers. _not_negative: options that must also not be negative.
     _plain: tuple[str, ...] = ()
@@ -91,8 +92,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Do not count steps for a subclass without `_update`. Its own `step` counts them if
-        necessary."""
+        """Do not count steps for a subclass without `_update`. If such a subclass needs the number
+        of the step, its `step` must count."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -396,8 +397,9 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise an error if a step is being captured and each replay would repeat the same step,
-        because the host counts the steps or because the state does not exist before the capture."""
+        """Raise an error if a step is being captured that cannot be replayed. This is so if the
+        host counts the steps, or if the state does not exist before the capture: each replay would
+        repeat the same step."""
         if capture.here() is None:
             return
         name = type(self).__name__

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 _KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
 _SAMPLE = 64  # The number of elements of a sample.
-# Fewer or smaller parameters are stepped by operators. Recording a step costs as much as running
-# the operators for _MANY small parameters, or for one parameter of _LARGE elements.
+# In a group of fewer than _MANY parameters, operators step each parameter of fewer than _LARGE
+# elements. Recording a step costs as much as running the operators for _MANY small parameters, or
+# for one parameter of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
 # A function that steps parameters: (tensors of each parameter, scalars) -> the number of parameters
 # that were stepped, counted from the first one. The other parameters are unchanged.
@@ -46,8 +47,9 @@ _BOUND = 1 << 8
 
 
 class _Pass(NamedTuple):
-    """A recorded step of all parameters of one kind. Tensors are numbered: the parameter, its
-    gradient, and the tensors of its state.
+    """A recorded step for all parameters of one kind: of equal dtype, device and state numbers.
+    Tensor 0 is the parameter, tensor 1 is its gradient, and the others are the tensors of its
+    state.
 
     run: see `Run`. written: the numbers of the tensors that the step writes. scalars: the numbers
     that the chain uses. numbers: the state's numbers after the step; None for a number that the
@@ -69,7 +71,7 @@ class _Waiting(NamedTuple):
 
 
 class Passes:
-    """One step of a group: a pass for each kind of parameter that occurs in it."""
+    """One step of a group, with one pass for each kind of parameter in the group."""
 
     __slots__ = ("_optimizer", "_group", "_are_few", "_known", "_waiting", "_names")
     _waiting: list[_Waiting]
@@ -127,8 +129,8 @@ class Passes:
         for x in waiting:
             of.setdefault(id(x.made), []).append(x)
         batches = [*of.values()]
-        # The parameters' memory must not overlap if passes run in any order, or if one pass steps
-        # several parameters at once, on CUDA.
+        # Several passes may run in any order, and on CUDA one pass steps several parameters at
+        # once. In both cases the parameters' memory must not overlap.
         is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
         if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
             batches = [[x] for x in waiting]

@@ -1,4 +1,5 @@
-"""`swap_in_optimizer_params_and_state`: an optimizer steps other tensors in a `with` block.
+"""`swap_in_optimizer_params_and_state`: in a `with` block, an optimizer steps given tensors instead
+of its parameters.
 
 Source: torch/optim/_stateless.py.
 """
@@ -54,8 +55,8 @@ def swap_in_optimizer_params_and_state(
 
 
 def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
-    """Return the tensors to step. Raise an error unless there is one for each of the optimizer's
-    parameters."""
+    """Return the tensors to step. Raise an error unless there is one tensor for each parameter of
+    the optimizer."""
     if not isinstance(given, dict) or not all(isinstance(x, Tensor) for x in given.values()):
         raise errors.wrong_type(_NAME, "swapin_parameters", "be a dict of Tensors", given)
     count = sum(len(group["params"]) for group in optimizer.param_groups)

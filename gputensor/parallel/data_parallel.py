@@ -44,7 +44,7 @@ class DataParallel(Module):
 
 
 def place(op: str, given: Any) -> device:
-    """Return a device. A number stands for a CUDA device."""
+    """Convert a value to a device. An integer means the CUDA device with this index."""
     if type(given) is not int:
         return device(given)
     if not 0 <= given < 256:

@@ -27,15 +27,15 @@ from .hooks import reduction
 from .uneven import Uneven
 
 _NAME = "DistributedDataParallel"
-# Options of PyTorch that are not supported: they would change the reduced values or the time of the
-# reduction.
+# Options of PyTorch that are not supported, because they would change the reduced values or the
+# time of the reduction.
 _ABSENT = (
     "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
 )  # fmt: skip
 
 
 class DistributedDataParallel(Module):
-    """Wrap a module. After backward its gradients are the means over all ranks.
+    """A wrapper of a module. After backward, the module's gradients are their means over all ranks.
 
         model = gt.nn.parallel.DistributedDataParallel(model)
 
@@ -115,7 +115,8 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without group and reducer; an unpickled module makes new ones."""
+        """Return the attributes except the group and the reducer. An unpickled module makes new
+        ones."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 
@@ -219,8 +220,8 @@ class DistributedDataParallel(Module):
 
 
 class _Reducer:
-    """Starts the reduction of each bucket when the bucket's gradients are complete. After the last
-    bucket has been started, the reducer waits for all buckets.
+    """The object that starts the reduction of each bucket when the bucket's gradients are complete.
+    After it has started the last bucket, it waits for all buckets.
 
     Buckets are started in the same order on all ranks: from the last parameter to the first.
     """
@@ -282,7 +283,7 @@ class _Reducer:
         for bucket in self._buckets:
             bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
         self._started, self._began = 0, False
-        # start now: other ranks may have gradients, even though this rank has none
+        # If this rank expects no gradients, start now, because other ranks may have gradients.
         if not self._missing:
             self._go_on()
 
@@ -302,7 +303,8 @@ class _Reducer:
         return made
 
     def _go_on(self) -> None:
-        """Start the complete buckets. When all are started, wait for the means."""
+        """Start the reduction of complete buckets. When all buckets are started, wait for the
+        means."""
         self._started = start_ready(self._group, self._buckets, self._started)
         if self._started == len(self._buckets):
             self._is_awaited = False
@@ -341,8 +343,8 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 
 def _trained(module: Any) -> list[Tensor]:
-    """Return the parameters to train. Raises: ArgumentError for a module without parameters, or
-    with lazy parameters whose sizes are not known yet."""
+    """Return the parameters to train. Raises: ArgumentError for a module without parameters to
+    train, or with lazy parameters or buffers whose sizes are not known yet."""
     if not isinstance(module, Module):
         raise errors.wrong_type(_NAME, "module", "be a Module", module)
     if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
@@ -355,7 +357,8 @@ def _trained(module: Any) -> list[Tensor]:
 
 
 def _check_devices(device_ids: Any, trained: list[Any]) -> None:
-    """Raise an error unless `device_ids` is a list of the device of all parameters."""
+    """Raise an error unless `device_ids` is None or a list of one device on which all trained
+    parameters are."""
     if device_ids is None:
         return
     if not isinstance(device_ids, (list, tuple)) or len(device_ids) != 1:

@@ -82,7 +82,8 @@ def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
 
 
 def _checked(found: Any, flat: Tensor) -> Tensor:
-    """Return the tensor from the value of a hook's future. It may be in a list of one item."""
+    """Return the flat tensor from the value of a hook's future, which is a tensor or a list of one
+    tensor."""
     value = found[0] if isinstance(found, (list, tuple)) and len(found) == 1 else found
     if not isinstance(value, Tensor) or value.numel() != flat.numel():
         rule = f"return a Future of a tensor of {flat.numel()} elements"

@@ -111,7 +111,7 @@ def _statistics(x: Tensor, group: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]
     count = x.numel() // channels if channels else 0
     if count:
         var, mean = var_mean(x, dims, correction=0)
-    else:  # zeros that depend on x: every rank must take part in the collective of backward
+    else:  # These zeros depend on x, so that this rank takes part in the collective of backward.
         mean = var = x.sum(dims)
     own = cat([mean, var, full((1,), float(count), dtype=x.dtype, device=x.device)])
     found = operator("all_gather_into_tensor")(own, group.size(), group.name)

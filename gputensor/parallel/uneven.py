@@ -16,7 +16,7 @@ from ..exchange.construct import tensor
 
 
 class Uneven:
-    """The number of batches left on each rank, in one use of `join`.
+    """The ranks that still have batches, in one use of `join`.
 
     divides_by_all: True for means over all ranks of the group, False for means over the ranks that
     still have batches. stops: raise on all ranks as soon as one rank has no more batches.

@@ -61,7 +61,8 @@ class Record:
 
 
 class audit_copies:
-    """Record the copies made in the block by all threads. `str(audit)` formats them as a table.
+    """A context manager that records the copies made in the block by all threads. `str(audit)`
+    formats them as a table.
 
     records: the records, in the order in which the copies ended.
     """
@@ -122,8 +123,8 @@ class audit_copies:
         return result
 
     def _compare_formats(self, operator: Operator, args: tuple[Any, ...], result: Any) -> None:
-        """Record a row-major result of an operator whose operand of the same rank was
-        channels_last."""
+        """Record a row-major result of an operator if an operand with the same number of dimensions
+        was channels_last."""
         if any(isinstance(a, formats.memory_format) for a in args):
             return  # the program requested this format
         operands = [x for x in tensors_of(args) if _is_channels_last(x)]

@@ -34,7 +34,8 @@ Kernel = Callable[..., Any]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Row:
-    """The times of one operator at one key. Self times exclude the kernels that it calls."""
+    """The times of one operator at one dispatch key. Self times exclude the kernels that the
+    operator calls."""
 
     op: str
     key: str
@@ -81,7 +82,8 @@ class _Mark:
 
 
 class profile:
-    """Measure the calls within the block. Profiles nest, and each of them measures all calls.
+    """A context manager that measures the calls within the block. Blocks may be nested, and each
+    block measures all calls inside it.
 
     device_time: also record events on the devices that have them. nvtx: also push an NVTX range for
     every hop, which Nsight shows; needs the package nvtx (`pip install gputensor[nvtx]`).
@@ -170,7 +172,7 @@ class profile:
         return sorted(called, key=lambda row: getattr(row, sort_by), reverse=not is_text)
 
     def table(self, sort_by: str = "host_self_us", limit: int | None = None) -> str:
-        """Return the rows, at most `limit`, and their sums as a table."""
+        """Return a table of at most `limit` rows, followed by the sums of all rows."""
         rows = self.rows(sort_by)
         has_device = any(row.device_us for row in rows)
         head = ["op", "key", "calls", "host self us", "host us", "host us/call"]
@@ -195,7 +197,8 @@ class profile:
 
 
 def columns(lines: list[list[str]], left: int) -> str:
-    """Return rows of cells as a table. The first `left` columns are text, the others numbers."""
+    """Format rows of cells as a table. The first `left` columns are aligned left, the others
+    right."""
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = []
     for line in lines:
@@ -207,8 +210,8 @@ def columns(lines: list[list[str]], left: int) -> str:
 
 
 def _device(key: DispatchKey, args: tuple[Any, ...]) -> tuple[Any, int] | None:
-    """Return (runtime, index) of the device on which a kernel at `key` runs, or None if it has no
-    events."""
+    """Return (runtime, index) of the device on which a kernel at `key` runs, or None if the device
+    has no events."""
     for value in args:
         for x in value if isinstance(value, (list, tuple)) else (value,):
             place = getattr(x, "_device", None)

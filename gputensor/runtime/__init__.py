@@ -34,8 +34,9 @@ CHOICES = ("auto", "emulator", "off", "required")
 _SPAWN = "start it with multiprocessing.get_context('spawn')"
 FORKED = f"this process was forked after its parent used CUDA; {_SPAWN}"
 
-# A device from another package registers an object with these names (backend.py). REQUIRED: the
-# names that it must have. OPTIONAL: the names that it may have. `copy_async` takes -1 for the host.
+# A device from another package registers an object with these attributes (backend.py). REQUIRED:
+# the attributes that the object must have. OPTIONAL: the attributes that it may have. `copy_async`
+# takes -1 for the host.
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
 ).split()
@@ -135,8 +136,8 @@ def _real_or_none() -> ModuleType:
 
     try:
         module = import_module(f"{__name__}.cuda")
-    # Every exception counts: `import cupy` raises an OSError if its cache directory is not
-    # writable.
+    # Catch every exception. For example, `import cupy` raises an OSError if its cache directory is
+    # not writable.
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             return no_cuda.because("cupy is not installed")
@@ -147,7 +148,7 @@ def _real_or_none() -> ModuleType:
 
 
 def reset_after_fork() -> None:
-    """In a forked child, replace a CUDA runtime that the parent used with one that raises."""
+    """In a forked child, replace the parent's CUDA runtime with a runtime that raises errors."""
     global _chosen
     if _chosen is not None and _chosen.name != "no_cuda":
         from . import no_cuda

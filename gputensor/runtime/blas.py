@@ -54,7 +54,7 @@ def take_memory() -> None:
 
 
 class one_thread:
-    """Limit OpenBLAS to one thread while any caller is inside this context."""
+    """A context manager that limits OpenBLAS to one thread while any caller is inside it."""
 
     __slots__ = ("_is_inside",)
 
@@ -74,7 +74,7 @@ class one_thread:
     def __exit__(self, *error: object) -> None:
         global _users
         with _lock:
-            # In a child that was forked inside the context, the count was set to 0.
+            # The count may be 0 here, because a child that was forked inside the context resets it.
             _users = max(_users - self._is_inside, 0)
             if not _users:
                 for to, count in _kept:
@@ -83,8 +83,8 @@ class one_thread:
 
 
 def is_limited() -> bool:
-    """Return True if BLAS is limited to one thread. This also limits a BLAS that was imported
-    inside the context."""
+    """Return True if BLAS is limited to one thread. If so, also limit a BLAS library that was
+    imported inside the context."""
     with _lock:
         if _users:
             _limit()
@@ -111,7 +111,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # Otherwise a signal handler has changed the table.
+        if len(_kept) == known:  # Otherwise a signal handler has limited this library.
             _kept.append((to, threads))
             to(1)
 

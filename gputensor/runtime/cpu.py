@@ -57,8 +57,8 @@ def _by_numpy(nbytes: int) -> np.ndarray:
 
 
 _allocate_large: Callable[[int], np.ndarray] = _by_numpy
-# Returns an uninitialised row-major array for (sizes, dtype). It is for arrays that may be large;
-# for small ones, NumPy's own `empty` is faster.
+# Returns an uninitialised row-major array for (sizes, dtype). It is for arrays that may be large.
+# For small arrays, NumPy's own `empty` is faster.
 empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
 
 
@@ -250,7 +250,8 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
 def share_rows(
     shape: tuple[int, ...], axis: int, work: Callable[[tuple[slice, ...]], object]
 ) -> None:
-    """Call `work` with the indices of parts of a shape, on all threads. No part divides `axis`."""
+    """Call `work` with the indices of parts of a shape, on all threads. Each part contains all
+    indices of the dimension `axis`."""
     size = math.prod(shape)
     split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
     if split is None or size < 4 * _ROWS:
@@ -266,8 +267,8 @@ def share_rows(
 
 
 class _Ticket:
-    """The right to run one thread's share of a call. owner: set by the first to claim the ticket,
-    which is a helper or the caller."""
+    """The right to run one thread's share of a call. A helper or the caller claims the ticket.
+    owner: which of the two was first."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 

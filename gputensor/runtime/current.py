@@ -36,8 +36,8 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
 
 
 class CurrentDevice(Guard):
-    """Make a device current in this thread: within a block or, as a decorator, within the calls of
-    a function. idx: the device's index."""
+    """A context manager and decorator that makes a device current in this thread: within a block,
+    or within the calls of a function. idx: the device's index."""
 
     idx: int
 
@@ -65,8 +65,8 @@ class CurrentDevice(Guard):
 
 
 class CurrentStream(Guard):
-    """Make a stream and its device current in this thread: within a block or, as a decorator,
-    within the calls of a function."""
+    """A context manager and decorator that makes a stream and its device current in this thread:
+    within a block, or within the calls of a function."""
 
     stream: Any
 

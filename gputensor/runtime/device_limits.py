@@ -1,4 +1,4 @@
-"""The limits of a GPU that launch plans use, by name. They are attributes of the device.
+"""The device attributes of a GPU that launch plans use, and their values for some GPUs by name.
 
 A runtime reads a device's limits once. The GPUs that are listed here are for the emulator and for
 compilation ahead of time.

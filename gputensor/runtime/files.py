@@ -93,7 +93,8 @@ def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
         with file:
             yield
             file.flush()
-            os.replace(temporary, target)  # The file is renamed before the lock is released.
+            # Rename while the lock is held, so that no process removes the file.
+            os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -131,7 +132,8 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Synchronise the file's name to disk too, if the file system supports it."""
+    """Synchronise a folder to disk, which makes a new file name permanent, if the file system
+    supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # A folder may be writable but not readable.

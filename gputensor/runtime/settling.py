@@ -15,7 +15,7 @@ before: list[Callable[[str], None]] = []
 
 
 def settle(reason: str) -> None:
-    """Queue this thread's recorded work. reason: the event that requires it, for the output of
-    `explain`."""
+    """Queue this thread's recorded work. reason: the event before which the work must be queued,
+    for the output of `explain`."""
     for queue in before:
         queue(reason)

@@ -177,7 +177,8 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
         # errors about devices and arguments keep their class
         if isinstance(error, errors.GpuTensorError):
             raise
-        # zipfile raises these for a forged archive; all other OSErrors come from the file system
+        # For a forged archive, zipfile raises an OSError without a number or with EINVAL. All other
+        # OSErrors come from the file system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None

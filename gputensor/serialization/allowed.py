@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import errors
 
-# "module name", as in a pickle -> object.
+# "module name", which is the form in a pickle -> object.
 _names: dict[str, Any] = {}
 
 
@@ -27,7 +27,8 @@ def has(kind: Any) -> bool:
 
 
 def _named(op: str, entry: Any) -> tuple[str, Any]:
-    """Return ("module name", object) for an entry: an object, or a pair (object, full name)."""
+    """Return ("module name", object) for an entry. An entry is an object or a pair (object, full
+    name)."""
     found, full = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
     if not callable(found) or not isinstance(full, (str, type(None))):
         rule = "have classes and functions, or pairs (class, full name)"

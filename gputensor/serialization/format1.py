@@ -51,7 +51,8 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise Damaged(f"it has {versions}")
     if header["byteorder"] != sys.byteorder:
         raise Damaged(f"its bytes are in {header['byteorder']}-endian order")
-    # Check the sum: entries may overlap, and then the sum may be much larger than the file.
+    # Check the total size of the storages. Zip entries may overlap, so this size may be much larger
+    # than the file.
     nbytes = [natural("nbytes", s["nbytes"]) for s in header["storages"] if s["device"] != "meta"]
     if sum(nbytes) > archive.start_dir:
         raise Damaged(f"its storages have {sum(nbytes)} bytes, and the file {archive.start_dir}")
@@ -59,7 +60,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 class _Reader:
-    """Builds the value that a header describes. Each storage is read once, on first use."""
+    """Builder of the value that a header describes. Each storage is read once, on first use."""
 
     def __init__(self, archive: zipfile.ZipFile, header: dict[str, Any], places: Places) -> None:
         self._archive, self._header, self._places = archive, header, places

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-# A pickle that names the class gets this text instead, because the pickle must not call the class
-# itself.
+# The result for a pickle that names the class. It is a text, because the pickle must not call the
+# class.
 _CLASS = "numpy.ndarray"
 # The dtypes of booleans, numbers and strings of fixed width, but not of objects.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 
 class Wrong(ValueError):
-    """A damaged array, number or dtype. `load` completes the message."""
+    """Error for a damaged array, number or dtype. `load` completes the message."""
 
 
 def _dtype(text: Any, *flags: Any) -> np.dtype[Any]:

@@ -34,13 +34,14 @@ STORAGE_TYPES = {
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-# the name instead of the class, because programs without modules do not load nn
+# compare the name and not the class, because programs without modules do not load nn
 _PARAMETER = "gputensor.nn.parameter.Parameter"
 _INT32 = range(-(2**31), 2**31)
 
 
 class Writer:
-    """Writes the bytes of a pickle and lists its storages in order.
+    """Writer of a pickle. `storages` lists the storages of the pickle in the order of their
+    numbers.
 
     takes_any: write objects of any class, not only of allowed classes.
     """
@@ -49,11 +50,12 @@ class Writer:
         self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        # By the id of a storage: its number, and its class or None for bytes.
+        # id of a storage -> its number in `_numbers`, and its storage class in `_types`. The class
+        # is None if the storage is written as bytes.
         self._numbers: dict[int, int] = {}
         self._types: dict[int, str | None] = {}
-        # By the id of a tensor or object: its number. `_alive` keeps the objects alive, so that
-        # their ids stay in use.
+        # id of a tensor or object -> its memo number. `_alive` keeps the objects alive, so that
+        # their ids are not reused.
         self._memo: dict[int, int] = {}
         self._alive: list[Any] = []
         self._open: set[int] = set()
@@ -165,7 +167,7 @@ class Writer:
                 self._write(key, f"a key of {where}")
                 self._write(item, f"{where}[{key!r}]")
             self._add(b"u")
-        if is_ordered and vars(value):  # such as _metadata, which Module.state_dict sets
+        if is_ordered and vars(value):  # attributes such as _metadata of Module.state_dict
             self._write(vars(value), f"the attributes of {where}")
             self._add(b"b")
 
@@ -285,9 +287,9 @@ def _reduced(value: Any, where: str) -> Any:
     function."""
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         return value.__name__
-    if type(value) is bytes:  # the form of bytes in pickles of protocol 2
+    if type(value) is bytes:  # protocol 2 has no opcode for bytes
         return codecs.encode, (value.decode("latin1"), "latin1")
-    if isinstance(value, Enum):  # Python before 3.11.4 reads some members as attributes
+    if isinstance(value, Enum):  # before 3.11.4, Python pickles some members by `getattr`
         return type(value), (value.value,)
     registered = copyreg.dispatch_table.get(type(value))
     try:

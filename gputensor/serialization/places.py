@@ -28,7 +28,7 @@ _LOCAL_HEADER = 30
 
 
 class Places:
-    """Reads storages and moves them to the devices that `map_location` gives, as for `gt.load`."""
+    """Reader of storages. It moves them to the devices that `map_location` of `gt.load` gives."""
 
     def __init__(self, map_location: Any) -> None:
         # a device is callable, too, because it can be used as a decorator
@@ -120,8 +120,8 @@ def tensor_over(
     what: str, storage: Storage, offset: Any, sizes: Any, strides: Any, element: Any,
     requires_grad: Any,
 ) -> Tensor:  # fmt: skip
-    """Return a tensor over a storage. Raises: Damaged(what + ...) if the tensor does not fit into
-    it."""
+    """Return a tensor over a storage. Raises: Damaged, with a message that begins with `what`, if
+    the tensor does not fit into the storage."""
     shape = described(what, sizes, strides, element)
     offset = natural("offset", offset)
     if shape.extent and (offset + shape.extent) * element.itemsize > storage._nbytes:

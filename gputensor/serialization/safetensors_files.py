@@ -1,4 +1,5 @@
-"""Files in the format .safetensors, by its package: `pip install 'gputensor[safetensors]'`."""
+"""Reader and writer of .safetensors files. They use the package of the format:
+`pip install 'gputensor[safetensors]'`."""
 
 from __future__ import annotations
 

@@ -38,14 +38,15 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """Stands for one of PyTorch's storage classes, each of which determines a dtype."""
+    """Placeholder for one of PyTorch's storage classes. Each of these classes determines a
+    dtype."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
 
 
 class _Stored:
-    """A storage, and the dtype that its class in PyTorch determines."""
+    """A storage, and the dtype that the PyTorch class of the storage determines."""
 
     def __init__(self, storage: Storage, of: dtype) -> None:
         self.storage, self.dtype = storage, of
@@ -66,8 +67,8 @@ def _tensor(
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
-    """Set a tensor's bits for lazy conjugation and negation, which PyTorch stores beside the
-    tensor."""
+    """Return the tensor with the bits for lazy conjugation and negation, which PyTorch pickles as
+    metadata of the tensor."""
     for name in ("conj", "neg"):
         if type(metadata) is dict and metadata.get(name):
             x = getattr(x, name)()
@@ -96,7 +97,8 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """Return a plain tensor for a tensor of a subclass or with attributes."""
+    """Rebuild a tensor of a subclass, or with attributes. Return a plain tensor without the
+    attributes."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)
@@ -160,7 +162,8 @@ def root_of(archive: zipfile.ZipFile) -> str | None:
 
 
 def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | None = None) -> Any:
-    """Read a value from an archive. mapped: the file's name, to map the storages, or None."""
+    """Read a value from an archive. mapped: the file's name if the storages are to be mapped from
+    the file, otherwise None."""
     entry = archive.getinfo(f"{root}/data.pkl")
     if entry.compress_type != 0 or entry.compress_size != entry.file_size:
         raise Damaged("its data.pkl is not stored as it is")
@@ -199,7 +202,8 @@ class _Entries:
 
     def _storage(self, key: str, location: str, nbytes: int, of: dtype) -> Storage:
         entry = self._archive.getinfo(f"{self._root}/data/{key}")
-        # Check the sum: entries may overlap, and then the sum may be much larger than the file.
+        # Check the total size of the storages. Zip entries may overlap, so this size may be much
+        # larger than the file.
         self._read += nbytes
         if self._read > self._archive.start_dir:
             raise Damaged("its storages have more bytes than the file")
@@ -270,7 +274,8 @@ def _refuse(persistent: Any) -> Any:
 
 
 def _scan_names() -> dict[str, Any]:
-    """Return names for a first pass, in which the constructors of tensors do nothing."""
+    """Return the names for the first pass over a pickle. In this pass, the functions that rebuild
+    tensors do nothing."""
     known = NAMES | allowed.names()
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
     return {key: nothing if "_rebuild" in key else value for key, value in known.items()}

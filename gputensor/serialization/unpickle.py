@@ -1,4 +1,5 @@
-"""Reader of pickles that runs none of their code: it interprets the opcodes that saved weights use.
+"""Reader of pickles. It runs no code of a pickle, and interprets only the opcodes that saved
+weights use.
 
 A pickle names the functions that build its objects. Only names in the caller's table are allowed,
 so no code from the file runs and no module is imported. The memory used for reading is limited by
@@ -17,18 +18,18 @@ import numpy as np
 
 from . import allowed, numpy_values
 
-# The maximum length of a pickle, which limits the number of its objects, so that a small file
+# The maximum number of bytes of a pickle. It limits the number of objects, so that a small file
 # cannot fill the memory.
 MOST_BYTES = 64 << 20
 
 
 class Refused(Exception):
-    """The pickle contains a name that is not allowed. The text of the exception is
+    """Error for a pickle that contains a name that is not allowed. The text of the exception is
     "module.name"."""
 
 
 class Damaged(Exception):
-    """A file is damaged. `load` completes the message."""
+    """Error for a damaged file. `load` completes the message."""
 
 
 def read(

@@ -92,8 +92,8 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:
-    """Return a Python bool; a NumPy bool is converted. A plan's key must contain a Python bool,
-    because a look-up treats equal values of other types as the same key."""
+    """Return a Python bool. A NumPy bool is converted before it becomes part of a plan's key,
+    because a look-up treats it and the equal Python bool as one key."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)
@@ -137,7 +137,7 @@ def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
-    """Raise unless all operands that are given have these sizes."""
+    """Raise unless all operands except None have these sizes."""
     for arg, x in operands.items():
         if x is not None and x._geometry.sizes != sizes:
             raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)

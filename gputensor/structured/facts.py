@@ -1,4 +1,4 @@
-"""Functions of `gt` on tensors, dtypes and sizes that are not operators."""
+"""Functions of `gt` that are not operators, on tensors, dtypes and sizes."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from ..tensor.tensor import Tensor
 
 class _Format(NamedTuple):
     """An 8-bit format. fraction: the number of bits of the fraction. bias: the exponent's bias.
-    largest: the code of the largest number. beyond: the code for numbers above it. nan: the code of
-    NaN. infinity: the code of infinity, or None."""
+    largest: the code of the largest number. beyond: the code for numbers above the largest number.
+    nan: the code of NaN. infinity: the code of infinity, or None."""
 
     fraction: int
     bias: int
@@ -44,7 +44,8 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    # Values saturate, as in PyTorch since 2.13.
+    # In float8_e4m3fn, numbers that are too large become the largest number, as in PyTorch since
+    # 2.13.
     float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),
     float8_e5m2: _Format(2, 15, 0x7B, 0x7C, 0x7F, 0x7C),
     float8_e4m3fnuz: _Format(3, 8, 0x7F, 0x80, 0x80),
@@ -79,11 +80,12 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     bits = calls.view_dtype(x, int32)
     size = calls.abs(x)
     whole = bits & 0x7FFFFFFF
-    # To round, add half of the last kept bit, minus 1, and add 1 more if the code is odd. The same
-    # sum changes the exponent's bias.
+    # To round, ties to even, add half of the last kept bit, minus 1, and add 1 more if the code is
+    # odd. In the same sum, subtract the difference of the two exponent biases.
     odd = (whole >> shift) & 1
     code = (whole + (odd + ((1 << (shift - 1)) - 1)) - ((127 - form.bias) << 23)) >> shift
-    # For numbers below the smallest normal one, adding `magic` rounds to the last bit.
+    # For numbers below the smallest normal number, the addition of `magic` rounds to the last bit
+    # of the fraction.
     magic = 2.0 ** (24 - form.fraction - form.bias)
     sum_bits = calls.view_dtype(size + magic, int32)
     start = (127 + 24 - form.fraction - form.bias) << 23
@@ -91,7 +93,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     code = calls.where_self(code > form.largest, form.beyond, code)
     code = calls.where_self(x != x, form.nan, code)
     is_signed = bits < 0
-    if form.nan == _SIGN:  # In such a format, the code of -0 is NaN, so zero has no sign.
+    if form.nan == _SIGN:  # The code of -0 is NaN in this format, so zero has no sign.
         is_signed = is_signed & (code != 0)
     code = calls.where_self(is_signed, code | _SIGN, code)
     return calls.to_dtype(code, uint8, False, False, None)

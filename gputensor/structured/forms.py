@@ -22,8 +22,8 @@ Kernel = Callable[..., Any]
 
 
 def given(kernel: Any, **values: Any) -> Kernel:
-    """Make the kernel of an overload that lacks some arguments, from a kernel that has them.
-    values: the fixed values of these arguments."""
+    """Make the kernel of an overload that lacks some arguments. It calls `kernel`, which has all
+    arguments. values: the fixed values of the arguments that the overload lacks."""
     _, *names = kernel.__code__.co_varnames
     places = sorted([(names.index(name), value) for name, value in values.items()])
     front = tuple([value for _, value in places])
@@ -49,7 +49,7 @@ def copy(of: Operator) -> Kernel:
     gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the tensor yet.
+        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the view.
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return _row_major_clone(found)

@@ -54,7 +54,7 @@ class Places:
         self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
 
     def of(self, x: Tensor) -> Places:
-        """Return the same places in another tensor of equal sizes."""
+        """Return the places with the same indices in another tensor of equal sizes."""
         x = x if self.order is None else calls.permute(x, self.order)
         return Places(
             self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
@@ -103,8 +103,8 @@ class Places:
 
 
 class Walk:
-    """The plan of the families gather and scatter for stubs: the coalesced iteration over all
-    operands.
+    """The plan of a loop of the family gather or scatter: the coalesced iteration over all
+    operands. Stubs bind loops to this plan.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
     the values. The index tensors follow. dtypes, stride_bytes: one entry for each operand. bounds:
@@ -142,7 +142,7 @@ class Walk:
 
 def launch_of(family: str, loop: str, places: Places, value: Geometry, *, reads: bool) -> Any:
     """Return the launch of a loop of the family gather or scatter. value: the geometry of the
-    result or of the values."""
+    result (gather) or of the values (scatter)."""
     target = places.target
     place, table = target._device, operators.gather.table
     key = (
@@ -166,7 +166,8 @@ def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: boo
 
 
 def read(places: Places, made: Tensor) -> Tensor:
-    """Copy the elements at these places to a new tensor of the iteration's sizes."""
+    """Copy the elements at these places to `made`, a new tensor of the iteration's sizes. Return
+    `made`."""
     if made._geometry.numel == 0 or made._device.type == "meta":
         return made
     if made._device is CPU:

@@ -78,8 +78,9 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 
 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """Like `call`, for LAPACK functions of the first tensor. If its matrices are small, or numerous
-    enough to occupy all threads, BLAS is limited to one thread: see runtime/blas.py."""
+    """Like `call`, for functions that call LAPACK on the matrices of the first tensor. BLAS is
+    limited to one thread if the matrices are small, or numerous enough to occupy all threads: see
+    runtime/blas.py."""
     if _uses_threads(args[0]._geometry):
         return call(op, function, wanted, *args)
     with blas.one_thread():
@@ -182,8 +183,8 @@ def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[An
     made = []
     for value, geometry in zip(found, wanted):
         array = value if type(value) is np.ndarray else np.asarray(value)
-        # Even if there are several views in between, a view's base is the array that owns the
-        # memory.
+        # The base of a view is the array that owns the memory, even if the view is a view of
+        # another view.
         owner = array if _owns(array) else array.base
         if (
             id(owner) not in taken and type(owner) is np.ndarray and owner.nbytes == array.nbytes

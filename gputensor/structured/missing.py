@@ -25,7 +25,7 @@ on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
-    """Call `operator` with the key set of `out`, below the key that counts versions. The operator's
+    """Call `operator` with the key set of `out`, below the key ADInplaceOrView. The operator's
     table selects the kernel, which may be a fallback."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     made: Tensor = operator.redispatch_table[key_set](key_set, *args)

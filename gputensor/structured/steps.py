@@ -24,9 +24,8 @@ def plain(x: Tensor) -> Tensor:
 
 
 def _exact(step: Any) -> Any:
-    """Return the step number. A tensor is cast to f64, because Python computes in f64 if the step
-    is a number.
-    """
+    """Return the step number. A tensor is cast to f64, so that it gives the same results as a
+    number, with which Python computes in f64."""
     return step.to(float64) if isinstance(step, Tensor) else step
 
 

@@ -25,13 +25,14 @@ from ..iterator.operands import RESIZE
 from ..iterator.split import Piece
 
 NUMBERS = (bool, int, float, complex)
-# The arguments are the operands' addresses, the inner strides of all operands followed by the outer
-# ones, the inner size, and the outer size.
+# The arguments are a tuple of the operands' addresses, a tuple of strides, the inner size and the
+# outer size. The strides are the inner strides of all operands, then the outer strides of all
+# operands.
 Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
 
 
 class TensorIteratorConfig:
-    """Collects operands and flags, from which `build()` makes the iterator. Each method returns the
+    """The operands and flags from which `build()` makes the iterator. Each method returns the
     config.
 
     Flags have PyTorch's names and defaults. Outputs come before inputs, each in the order in which
@@ -59,7 +60,8 @@ class TensorIteratorConfig:
         return self
 
     def add_input(self, x: Tensor | complex) -> TensorIteratorConfig:
-        """Add an input: a tensor, or a number, which promotes as numbers do."""
+        """Add an input, which is a tensor or a number. In type promotion, a number is a Python
+        scalar."""
         self._inputs.append(self._checked("input", x, (Tensor, *NUMBERS)))
         return self
 
@@ -252,7 +254,8 @@ class TensorIterator:
         return self._plan.device
 
     def strides(self, i: int) -> tuple[int, ...]:
-        """Return the stride bytes of operand `i` over `shape`; zeros for a number."""
+        """Return the strides of operand `i` over `shape`, in bytes. The strides of a number are
+        0."""
         return self._strides[i]
 
     def dtype(self, i: int = 0) -> dtype:

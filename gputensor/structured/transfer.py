@@ -169,7 +169,7 @@ def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
     """Replace a tensor's geometry. Grow its storage if the new geometry needs more bytes."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
     if needed > tensor._get_storage()._nbytes:
-        # resize checks the number of references to the storage
+        # no variable refers to the storage here, because resize checks the number of references
         tensor._storage.resize(needed, copy_bytes)
     tensor._geometry = wanted
     tensor._array = None

@@ -68,7 +68,8 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """Return the cache entry of a composite view operator, which only stores short cuts."""
+    """Return the cache entry for a key, or None if this call adds the entry. The entry has no
+    geometry: it is used only to decide when a short cut is stored."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

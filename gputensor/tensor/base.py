@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class TensorBase:
-    """A tensor's memory, layout and keys, in slots that native code reads: _geometry, _device,
-    _keys; _storage, made when first needed on the CPU (`_get_storage`); _offset in elements;
-    _array, the ndarray of a CPU tensor, made when a kernel first needs it (`_get_array`);
-    _autograd, None while nothing requires a gradient. `__dict__` holds attributes that programs
-    set, as on PyTorch's tensors."""
+    """A tensor's memory, layout and keys, in slots that native code reads. On the CPU, _storage is
+    made when it is first needed (`_get_storage`). _offset counts elements. _array is the ndarray of
+    a CPU tensor, made when a kernel first needs it (`_get_array`). _autograd is None, the base of a
+    view, or the tensor's autograd data. `__dict__` contains attributes that programs set, as on
+    PyTorch's tensors."""
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
@@ -241,7 +241,7 @@ class TensorBase:
 
     def _ptr(self) -> int:
         """Return the address of the first element for use inside this library. `data_ptr` is for
-        other code: it also reports to chains that other code can access the memory from now on."""
+        other code. It also reports to chains that other code can access the memory from then on."""
         return self._get_storage().ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
@@ -265,8 +265,8 @@ class TensorBase:
 
 
 def materialised(tensor: Any) -> Any:
-    """Return the tensor, or, for a lazy conjugate, negative or zero, a copy that has its elements
-    in memory."""
+    """Return the tensor itself if its elements are in memory. For a lazy conjugate, negative or
+    zero tensor, return a copy that has its elements in memory."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
@@ -291,9 +291,10 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 class TensorType(type):
-    """The type of Tensor, which handles calls of Tensor. (If Tensor had a `__new__` or `__init__`,
-    Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
-    attributes of Tensor were replaced, so that short cuts need not check for replaced methods."""
+    """The metaclass of Tensor. It handles calls of Tensor, because with a `__new__` or `__init__`
+    of Tensor, Python would take 1.5 times as long to make a tensor by `blank`. It also records
+    which attributes of Tensor were replaced, so that short cuts need not check for replaced
+    methods."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
@@ -341,8 +342,8 @@ class TensorType(type):
 
 
 class Constructed:
-    """The first base of a subclass of Tensor. It runs the constructor for `super().__new__(cls,
-    x)`, and for a subclass without a `__new__`."""
+    """A base that is inserted before Tensor into the bases of a subclass. It runs the constructor
+    for `super().__new__(cls, x)`, and for a subclass without a `__new__`."""
 
     __slots__ = ()
 
@@ -363,6 +364,6 @@ def construct(*args: Any, **kwargs: Any) -> Any:
 # (as_torch/overrides/).
 called: list[Callable[..., Any]] = []
 overridable: list[Callable[[], Any]] = []
-# Attributes of Tensor that were ever set -> the value that the class had before, or None if it had
-# none.
+# Attribute of Tensor that was set or deleted -> its original value in the class, or None if there
+# was none.
 patched: dict[str, Any] = {}

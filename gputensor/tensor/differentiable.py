@@ -53,8 +53,8 @@ class Differentiable(TensorBase):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` has accumulated. A tensor has one if it is a leaf or after
-        `retain_grad`."""
+        """The gradient that `backward` has accumulated. Only leaves, and tensors on which
+        `retain_grad` was called, have a gradient."""
         return None if self._autograd is None else variable.grad(self)
 
     @grad.setter

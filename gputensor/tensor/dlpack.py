@@ -164,8 +164,8 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
     cuda = runtime.cuda()
     theirs = current = cuda.current_stream(device_index)
     if (stream or 0) != current.ptr:
-        # The consumer keeps its stream for as long as the capsule's memory, so the stream can be
-        # queried until then.
+        # The consumer must not destroy its stream before it drops the capsule's memory, so the
+        # stream can be queried until then.
         theirs = cuda.external_stream(device_index, stream or 0, "the consumer's")
     if theirs.key != current.key:
         theirs.wait_stream(current)
@@ -173,12 +173,13 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
 
 
 class _Keeper:
-    """An object that NumPy accepts as an array of `ndim` dimensions. It keeps memory alive."""
+    """An object from whose `__array_interface__` NumPy makes an array of `ndim` dimensions. It
+    keeps `memory` alive."""
 
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # An array of two elements with one address. It is not dense, so NumPy puts strides into the
+        # The array has two elements at one address. It is not dense, so NumPy puts strides into the
         # capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),

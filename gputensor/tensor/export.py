@@ -188,7 +188,7 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-# Each revision of the standard includes the earlier ones.
+# The supported revisions of the array API standard. Each revision includes the earlier revisions.
 REVISIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 

@@ -33,7 +33,8 @@ _BOUND = frozenset((int, type(None)))
 
 
 def get(tensor: Tensor, index: Any) -> Any:
-    """Return `tensor[index]`: a view, except that a negative step or a bool makes a copy.
+    """Return `tensor[index]`. The result is a view, or a copy if the index has a negative step, a
+    bool or an index tensor.
 
     PyTorch rejects negative steps; here they flip the elements, and strides stay positive (DESIGN
     decision 1).
@@ -131,7 +132,8 @@ def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 def put(tensor: Tensor, index: Any, value: Any) -> None:
-    """Do `tensor[index] = value`. A number is filled in; a tensor is broadcast, cast and copied.
+    """Implement `tensor[index] = value`. A number fills the indexed elements. A tensor is
+    broadcast, cast and copied.
 
     The value may be on another device, as in copy_. If the value has more dimensions than the
     target, its leading dimensions of size 1 are removed.
@@ -165,7 +167,8 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         _refuse(error, "index_put_", put, {"tensor": tensor, "index": index, "value": value})
 
 
-# Programs and `__torch_function__` see these functions under the names of Tensor's methods.
+# These functions are methods of Tensor, so programs and `__torch_function__` must get the methods'
+# names.
 get.__name__, put.__name__ = "__getitem__", "__setitem__"
 
 
@@ -189,8 +192,8 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The view of the target has a positive step where the given step is negative, so the value is
-    # flipped instead.
+    # The view of the target has a positive step even if the given step is negative. In this case,
+    # flip the value.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
@@ -411,7 +414,8 @@ def _bound(value: Any) -> int | None:
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
-    """Return the slice with a positive step, and whether its elements must then be flipped."""
+    """Return the view of a slice with a positive step. Also return True if the view must be
+    flipped, because the given step is negative."""
     start, stop = _bound(i.start), _bound(i.stop)
     step = 1 if i.step is None else _bound(i.step)
     assert step is not None

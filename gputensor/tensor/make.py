@@ -19,8 +19,8 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 
 def is_plain(x: Tensor) -> bool:
-    """True if the operand can be read without autograd's record: it is not a view, or it is a view
-    of a tensor that does not require a gradient."""
+    """True if autograd need not record an operation on the operand: the operand has no autograd
+    data, or it is a view of a tensor that has none."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
 

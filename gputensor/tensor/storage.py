@@ -30,8 +30,8 @@ class Storage:
     version: the number of writes by operators. All views of the storage share it.
     """
 
-    # _twins: used only by a SharedStorage. _step: used only until the bytes are computed, by a
-    # chain (fusion/).
+    # _twins: used only by a SharedStorage. _step: used by chains (fusion/), only until the bytes
+    # are computed.
     __slots__ = (
         "_data", "_array", "_nbytes", "device", "version", "_twins", "_step", "__weakref__",
     )  # fmt: skip
@@ -46,8 +46,8 @@ class Storage:
     # True if NumPy, or code that has the address, may access the bytes.
     is_exposed = False
 
-    # A class without `__init__` is instantiated in half the time, and each result on a device has a
-    # storage.
+    # This class has no `__init__`, because Python makes an instance in half the time without one,
+    # and each result on a device needs a storage.
     @classmethod
     def over(cls, data: Any, nbytes: int, place: _device) -> Self:
         made = cls()
@@ -303,32 +303,32 @@ on_exposure: list[Callable[[Storage], None]] = []
 
 
 def about_to_write(storage: Storage) -> None:
-    """Report that other code than an operator now writes to the bytes, this one time. `expose` is
-    for code that may write at any later time."""
+    """Report that code other than an operator is about to write to the bytes once. `expose` is for
+    code that may write at any later time."""
     for told in on_exposure:
         told(storage)
 
 
 def expose(storage: Storage) -> None:
-    """Report that other code can access the bytes from now on, such as NumPy, another library, or
-    code that has their address."""
+    """Report that other code, such as NumPy, another library, or code that has the address, can
+    access the bytes from now on."""
     about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
 
 
 def _forget_arrays(storage: Storage) -> None:
-    # Tensors keep an ndarray over the old buffer. The garbage collector finds the tensors of this
-    # storage in 1 to 30 ms. Shared storages are seldom resized, so this costs less than a check at
-    # every use of every array.
+    # Tensors keep an ndarray over the old buffer, which must be dropped. The garbage collector
+    # finds the tensors of this storage in 1 to 30 ms. A check at every use of every array would
+    # cost more, because a storage of several tensors is seldom resized.
     for holder in gc.get_referrers(storage):
         if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
             holder._array = None
 
 
 class _Counted:
-    """Counts references to itself in the way `Storage.resize` does. The number depends on the
-    Python version."""
+    """An object that counts references to itself in the way `Storage.resize` does. The number
+    depends on the Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted
@@ -338,7 +338,7 @@ class _Counted:
 
 
 def _references_of_one() -> int:
-    """Return the reference count that `Storage.resize` sees if only one tensor refers to the
+    """Return the reference count that `Storage.resize` gets if only one tensor refers to the
     storage."""
     owner = _Counted()
     owner._storage = _Counted()
@@ -349,7 +349,7 @@ _REFERENCES_OF_ONE = _references_of_one()
 
 
 def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
-    """Make a Storage over a dense ndarray. The bytes are viewed only when needed."""
+    """Make a Storage over a dense ndarray. The view of its bytes is made only when it is needed."""
     storage = kind()
     storage._data, storage._array, storage._nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
@@ -392,7 +392,8 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
 
 
 class Region:
-    """Shows bytes at an address to NumPy as an array, and keeps the owner of the bytes alive."""
+    """Bytes at an address, from which NumPy can make an array. It keeps the owner of the bytes
+    alive."""
 
     __slots__ = ("__array_interface__", "owner")
 

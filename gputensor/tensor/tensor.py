@@ -72,9 +72,8 @@ class Conversions:
 
 
 class Lacking:
-    """The last base of Tensor. It raises the errors for names that PyTorch's tensors or NumPy's
-    arrays have and our tensors lack.
-    """
+    """The last base of Tensor. It raises an error for each name that PyTorch's tensors or NumPy's
+    arrays have and gputensor's tensors lack."""
 
     __slots__ = ()
     _lacks = {name: Lacks(name) for name in index.LACKS.split()}
@@ -105,8 +104,8 @@ class Tensor(
             keys = keys & ~_OF_CLASSES | cls._class_keys
         made._keys = keys
         if cls is not Tensor:
-            # Autograd's short paths are for the class Tensor only; tensors of subclasses take the
-            # full path.
+            # Autograd's short paths are for the class Tensor only. A tensor of a subclass gets
+            # autograd data, so that it takes the full path.
             differentiable.variable.meta_of(made)
         return made
 
@@ -126,8 +125,8 @@ class Tensor(
         cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # fmt: skip
-        """The handler of a subclass that overrides this method: it is called for every operator
-        that has a tensor of the subclass as an operand.
+        """Handle an operator call. If a subclass overrides this method, it is called for every
+        operator that has a tensor of the subclass as an operand.
 
         types: the operands' classes that have a handler. The default handler runs the operator on
         the operands' memory and returns plain tensors. See fallbacks/modes.py.
@@ -162,7 +161,7 @@ class Tensor(
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
 
     def as_subclass(self, cls: type) -> Any:
-        """Return a view of this tensor as a tensor of a subclass, with its history."""
+        """Return a view of this tensor, with the tensor's history, as a tensor of a subclass."""
         view = calls.alias(self)
         made = Tensor._make_subclass(cls, view)
         if view._autograd is not None:
@@ -396,9 +395,9 @@ class Tensor(
         return self._geometry.sizes == other._geometry.sizes
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """Do `self.to(dtype)`. The dtype may be a name such as "gputensor.FloatTensor". Without a
-        dtype, return the name of this tensor's type."""
-        # as_torch has classes for these types, such as FloatTensor; they contain the name
+        """Return `self.to(dtype)`. The dtype may be a name such as "gputensor.FloatTensor". Without
+        a dtype, return the name of this tensor's type."""
+        # the classes of as_torch, such as FloatTensor, have the name as an attribute
         dtype = getattr(dtype, "tensor_type", dtype)
         if dtype is not None and not isinstance(dtype, str):
             element = element_type("type", dtype)
@@ -440,8 +439,7 @@ class Tensor(
 
     @property
     def T(self) -> Tensor:
-        """A view with reversed dimensions. For more than two dimensions, it issues PyTorch's
-        warning."""
+        """A view with reversed dimensions. Raises: ArgumentError for more than two dimensions."""
         if self._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
             raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")

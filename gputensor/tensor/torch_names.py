@@ -49,7 +49,7 @@ def meaning(name: str) -> tuple[device, dtypes.dtype]:
 
 
 class TorchNames(TensorBase):
-    """The third base of Tensor."""
+    """The base of Tensor with the attributes and methods of this module."""
 
     __slots__ = ()
     is_ipu = is_maia = is_mkldnn = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False

@@ -92,7 +92,7 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """Return the parts of another container that are at the places of this structure's leaves.
+        """Return the parts of `tree` at the positions of this structure's leaves.
 
         The keys of dicts may have any order, and dict, OrderedDict and defaultdict match each
         other.
@@ -166,7 +166,8 @@ def _node(value: Any) -> tuple[Any, NodeDef | None]:
 
 
 def _get_node_type(tree: Any) -> Any:
-    """Return the key for a value in SUPPORTED_NODES: its class, or `namedtuple`."""
+    """Return a value's key in SUPPORTED_NODES: `namedtuple` for a named tuple, otherwise the class
+    of the value."""
     kind = type(tree)
     return namedtuple if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind
 

@@ -23,7 +23,7 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
 
 
 class CheckpointError(errors.AutogradError):
-    """The second run of a checkpointed function saved other tensors than the first."""
+    """Error if the second run of a checkpointed function saves other tensors than the first run."""
 
 
 class _Frame:

@@ -40,8 +40,8 @@ def _convolution_backward(
     grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Any, result: Any,
 ) -> int:  # fmt: skip
-    """Return the number of operations. Each of the two gradients takes as many as the
-    convolution."""
+    """Return the number of operations of the requested gradients of input and weight. Each gradient
+    takes as many operations as the convolution."""
     return int(sum(output_mask[:2])) * _convolution(x, weight, transposed, grad)
 
 
@@ -52,8 +52,9 @@ def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
 
 
 def _attention(products: int, q: Any, k: Any, v: Any) -> int:
-    """Return the number of operations in `products` matrix products of (L, E) and (E, S). E is the
-    width of the queries in half of the products, and the width of the values in the other half."""
+    """Return the number of operations in `products` matrix products of (L, E) and (E, S). In
+    products // 2 of them, E is the width of the values. In the others, E is the width of the
+    queries."""
     rows = math.prod(q.shape[:-1]) * k.shape[-2]
     of_values = products // 2
     return int(2 * rows * ((products - of_values) * q.shape[-1] + of_values * v.shape[-1]))
@@ -83,7 +84,7 @@ _FORMULAS: dict[str, Formula] = {
 
 
 class FlopCounterMode(DispatchMode):
-    """Count the operations in a block, by module and operator.
+    """Context manager that counts the operations in a block, by module and operator.
 
     mods: accepted without effect. depth, display: `display` prints `get_table(depth)` at the end of
     the block. custom_mapping: operator -> function that returns a number of operations; it takes

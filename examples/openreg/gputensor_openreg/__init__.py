@@ -1,4 +1,4 @@
-"""The device openreg for gputensor: two simulated devices, at the key PrivateUse1.
+"""The device type `openreg` for gputensor: two simulated devices with the dispatch key PrivateUse1.
 
 `bring_up` is the package's entry point. It is called when `gt.device("openreg")`, `gt.openreg` or
 `device="openreg"` is first used. `runtime.py` simulates the hardware, `kernels.py` has the kernels,
@@ -20,7 +20,7 @@ def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
     device.register_stub("copy", kernels.bind_copy)
     device.register_stub("unary", kernels.bind_unary, "abs")
     operators.axpy.register_kernel(device.name, operators.axpy_on_device)
-    if key == "PrivateUse1":  # the PrivateUse key for which autocast has a key
+    if key == "PrivateUse1":  # no other PrivateUse key has an Autocast key
         policies = gt.amp.policies("cuda") | {"abs": "fp32"}
         device.register_autocast((gt.float16, gt.bfloat16), policies)
     return device

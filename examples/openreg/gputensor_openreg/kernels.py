@@ -47,8 +47,8 @@ def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Calla
 
 
 def bind_copy(op: str, plan: Any) -> Callable[..., None]:
-    """Return a copy between any layouts and dtypes. The simulated hardware rounds like gputensor's
-    CPU loops."""
+    """Return a kernel that copies between any layouts and dtypes. The simulated hardware rounds
+    like gputensor's CPU loops."""
     return _launcher(plan, cast_and_copy)
 
 

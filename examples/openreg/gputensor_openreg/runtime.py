@@ -1,4 +1,5 @@
-"""Simulated hardware: memory that the host cannot access, streams that run late, events.
+"""Simulated hardware: memory that the host cannot access, streams that delay their work, and
+events.
 
 Only this module contains hardware-specific code; its functions have the names of gputensor's
 runtimes (`gputensor.runtime.REQUIRED` and `OPTIONAL`). Work runs only when something waits for its
@@ -19,7 +20,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 DEVICES = 2
-OFFSET_BITS = 40  # bits of an offset within an allocation; the bits above number the allocation
+OFFSET_BITS = 40  # an address: the allocation's number, then these bits of the offset
 _numbers = count(1)
 _memory: WeakValueDictionary[int, Memory] = WeakValueDictionary()
 _streams: WeakSet[Stream] = WeakSet()
@@ -79,7 +80,8 @@ def memory_allocated(device_index: int = 0) -> int:
 
 
 def reach(address: int, nbytes: int, device_index: int) -> np.ndarray:
-    """Return the bytes at an address of a device, or of the host for -1."""
+    """Return the bytes at an address in a device's memory, or in host memory if `device_index` is
+    -1."""
     if device_index == -1:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
     memory, begin = _memory.get(address >> OFFSET_BITS), address & ((1 << OFFSET_BITS) - 1)
@@ -132,8 +134,8 @@ class Stream:
 
 
 class Event:
-    """A point in a stream. Using an event that was not recorded, or a time that was not measured,
-    raises an error."""
+    """A point in a stream. It is an error to use an event that was not recorded, or to read a time
+    that was not measured."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
@@ -180,7 +182,7 @@ def default_stream(device_index: int) -> Stream:
 
 
 def current_stream(device_index: int | None = None) -> Stream:
-    """Return the stream of this thread's work on a device, by default on the current device."""
+    """Return the current stream of this thread on a device, by default on the current device."""
     index = current_device() if device_index is None else device_index
     return getattr(_thread, "streams", {}).get(index) or default_stream(index)
 

@@ -156,7 +156,8 @@ def test_autocast_knows_the_device(device):
         pytest.skip("autocast has a key for PrivateUse1 alone")
     x = matrix().requires_grad_()
     with gt.autocast("openreg"):
-        y = x.mm(x.t()).abs()  # mm in float16; abs in float32, by the device's own policy
+        # mm runs in float16; abs runs in float32 by a policy of this device
+        y = x.mm(x.t()).abs()
         assert x.mm(x.t()).dtype is gt.float16 and y.dtype is gt.float32
         with gt.autocast("openreg", gt.bfloat16):
             assert x.mm(x.t()).dtype is gt.bfloat16

@@ -53,11 +53,13 @@ PUBLIC = {
 
 
 class Overridden(Exception):
-    """Raised to make a public function fail. The function's error path then calls the handler."""
+    """Exception that makes a public function fail, so that the function's error path calls the
+    handler."""
 
 
 def disabled(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-    """A `__torch_function__` for classes whose tensors behave like plain tensors."""
+    """Run `func` without handlers. This is the `__torch_function__` of classes whose tensors behave
+    like plain tensors."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
@@ -65,7 +67,8 @@ def disabled(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = No
 def default(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """The `__torch_function__` of Tensor: converts results to the class `cls`."""
+    """Run `func` and convert its results to the class `cls`. This is the `__torch_function__` of
+    Tensor."""
     if not all([issubclass(cls, kind) for kind in types]):
         return NotImplemented
     result = disabled(func, types, args, kwargs)
@@ -95,7 +98,8 @@ def _home(name: str) -> Any:
 
 
 def has_handler(x: Any) -> bool:
-    """True for an object whose class has a `__torch_function__` of its own."""
+    """True for an object whose class has a handler `__torch_function__`. For tensors, Tensor's
+    default and `disabled` are not handlers."""
     kind = type(x)
     if issubclass(kind, Tensor):
         return bool(kind._class_keys & OVERRIDES)
@@ -142,15 +146,18 @@ def is_tensor_like(inp: Any) -> bool:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Return the result of the first handler among the modes and arguments that does not return
-    NotImplemented. It is for functions that are written in Python."""
+    """Call the handlers of the innermost mode and of the arguments, until one of them returns a
+    result other than NotImplemented. Return this result. For functions that are written in Python.
+    """
     return call_handlers(OF_PYTHON, public_api, relevant_args, args, kwargs)
 
 
 def call_handlers(
     rule: str, public_api: Callable[..., Any], relevant_args: Iterable[Any], args: Any, kwargs: Any
 ) -> Any:
-    """Call the handlers of modes and arguments. rule: whose types they get, such as OF_PYTHON."""
+    """Call the handlers of the innermost mode and of the arguments, until one of them returns a
+    result other than NotImplemented. rule: selects the arguments whose types the handlers get; see
+    OF_PARSER in sources.py."""
     relevant_args, args = [*relevant_args], tuple(args)
     found = overloaded(relevant_args)
     seen = args[:1] if rule == OF_SELF else overloaded(relevant_args, rule)
@@ -189,7 +196,7 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     is_property = isinstance(function, property)
     if found == "caught":
         if isinstance(error := sys.exception(), Overridden):
-            raise error  # no search for a wrong argument
+            raise error  # refusal.py need not search for a wrong argument
         return None
     if not overloaded(given.values()) and (
         found or not (is_property or _is_overridable(function, caller))
@@ -202,8 +209,8 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
 
 
 def _called_name(function: Any) -> Any:
-    """A function may have several names. Return the one with the name that the program used. Called
-    by `override`."""
+    """Return the function under the name that the program used, because a function may have several
+    names. Only `override` may call this, because the depth of the frame is fixed."""
     code = sys._getframe(4).f_code
     found = function.__globals__.get(code.co_name)
     return found if getattr(found, "__code__", None) is code else function
@@ -227,8 +234,9 @@ def _enter_declared(
 
 
 def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the mode for a function of entries.py, or the handler of an argument after the mode. The
-    mode sees attributes that the program reads, but not attributes that our functions read."""
+    """Call the handlers of the mode and the arguments for a function of entries.py. Without a
+    handler, call the function itself. Modes get attributes that the program reads, but not
+    attributes that our functions read."""
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
         caller = sys._getframe(2)
@@ -254,7 +262,7 @@ def _handled(
     args: Iterable[Any] = ()
     kwargs = dict(given)
     if function in OF_INIT:
-        pass  # all by keyword, as in PyTorch
+        pass  # PyTorch passes all arguments of these functions by keyword
     elif is_of_python(function):
         args, kwargs = _with_defaults(function, given)
     else:
@@ -271,7 +279,7 @@ def _handled(
         raise
 
 
-# Modules whose functions call no handler of a mode in PyTorch. The mode sees the operators that the
+# Functions of these modules call no mode in PyTorch. A mode gets only the operators that the
 # functions run.
 _NOT_OVERRIDABLE = (
     "nn.utils", "nn.modules", "nn.init", "optim", "utils", "cuda", "func", "tensor.printing",
@@ -285,7 +293,7 @@ _OTHERS = {
 
 
 def _is_overridable(function: Any, caller: FrameType | None) -> bool:
-    """True if a mode sees a frame's call of this function."""
+    """True if a mode is called when the frame `caller` calls this function."""
     if function in OF_INIT:
         return caller is None or caller.f_globals.get("__name__") != _INIT
     return not is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
@@ -368,13 +376,15 @@ def _keywords_at(code: CodeType, last: int) -> tuple[str, ...]:
     return names if before in ("CALL", "CALL_KW") and isinstance(names, tuple) else ()
 
 
-# Modules whose operators no mode sees: they are compiled in PyTorch, or hidden from modes there.
+# Modes do not get the operators that these modules call. In PyTorch, the modules are compiled or
+# disable modes.
 _INTERNAL = ("autograd", "func", "nn.parameter")
 
 
 def boundary(frame: FrameType | None) -> str:
-    """Return "caught" if a public function that is still running will call the handler of an
-    operator, "internal" if modes do not see it, "engine" if no handler is called, otherwise ""."""
+    """Return what prevents a call of the handler for an operator that `frame` calls: "caught" if a
+    public function that is still running will call the handler, "internal" if modes do not get the
+    operator, "engine" if no handler gets it. Return "" if nothing prevents the call."""
     found = ""
     while frame is not None and _is_ours(frame):
         name = frame.f_globals["__name__"]
@@ -396,13 +406,13 @@ def boundary(frame: FrameType | None) -> str:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel of one operator at the key PythonDispatcher."""
+    """Return the kernel of one operator for the key PythonDispatcher. The kernel calls handlers."""
     operator, signature = table.operator, table.signature
     places = [n for n, a in enumerate(signature.schema.arguments) if a.type.has_tensor]
 
     def ask(key_set: int, *args: Any) -> Any:
         values = [args[place] for place in places]
-        # a view that a kernel made of a subclass's tensor has the key, but is a plain Tensor
+        # a view that a kernel makes of a subclass's tensor is a plain Tensor, but keeps the key
         found = boundary(sys._getframe(1)) if has_torch_function(values) else "engine"
         if found == "internal" and overloaded(values):
             found = ""

@@ -31,9 +31,10 @@ _NOT_OVERRIDDEN = {
 }  # fmt: skip
 # Methods that call a handler of the tensor's class, but no mode.
 _NOT_OF_MODES = {"__reduce_ex__"}
-# Functions of `torch` that are not operators and that `refusal.declares` did not make. Also
-# generated functions and methods that change their variables before they run the operator: a
-# handler would get other arguments than the program passed. `contiguous` may run no operator.
+# Functions of `torch` and methods of Tensor that need an Entry. Some are not operators and not made
+# by `refusal.declares`. The others are generated, but change their variables before they run the
+# operator, so a handler would not get the arguments that the program passed. `contiguous` may not
+# run an operator.
 _FUNCTIONS = (
     "tensor", "as_tensor", "asarray", "result_type", "can_cast", "promote_types",
     "empty", "zeros", "ones", "rand", "randn", "arange",
@@ -44,14 +45,15 @@ _METHODS = (
 )  # fmt: skip
 # The code of all functions that `refusal.declares` makes.
 DECLARED = refusal.declares()(lambda: None).__code__
-# One pair of functions that call the modes, set by __init__.py: `enter(entry, args, kwargs)`, and
-# the function for `refusal.entering`.
+# Holds one pair of functions that call the modes: `enter(entry, args, kwargs)`, and the function
+# for `refusal.entering`. __init__.py appends the pair.
 hooks: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 
 class Entry:
-    """A function with two codes. function: a Python function. public: what a mode gets instead of
-    it, such as `torch.Tensor.shape.__get__`. original: a function that keeps the first code."""
+    """A Python function whose code is replaced while a mode is active. function: the function.
+    public: the function that handlers get, such as `torch.Tensor.shape.__get__`. original: a copy
+    of the function that keeps the original code. code: the replacement."""
 
     __slots__ = ("function", "public", "original", "code")
 
@@ -63,7 +65,7 @@ class Entry:
         )  # fmt: skip
         self.original.__kwdefaults__ = function.__kwdefaults__
         self.original.__annotations__ = function.__annotations__
-        # The code while a mode is active.
+        # The code that the function has while a mode is active.
         values = {"enter": hooks[0][0], "entry": self}
         template = _TEMPLATES[len(function.__code__.co_freevars)]
         constants = tuple(values.get(x, x) for x in template.co_consts)
@@ -73,7 +75,7 @@ class Entry:
         return "_refuse" in self.original.__code__.co_names
 
     def begin(self) -> None:
-        # `inspect` reads the signature from here.
+        # `inspect.signature` reads the signature of `__wrapped__`.
         vars(self.function)["__wrapped__"] = self.original
         self.function.__code__ = self.code
 
@@ -100,8 +102,8 @@ def _closed() -> Any:
     return template
 
 
-# Number of variables in the function's closure -> code that calls `enter(entry, args, kwargs)`. A
-# function's new code must have as many of these variables as the first code.
+# Codes that call `enter(entry, args, kwargs)`, indexed by the number of closure variables. A
+# function's new code must have as many closure variables as its original code.
 _TEMPLATES = (_template.__code__, _closed().__code__)
 
 
@@ -110,7 +112,7 @@ def _entries() -> list[Entry]:
     functions = [(f, f) for f in (getattr(gt, name) for name in _FUNCTIONS)]
     found: dict[FunctionType, Entry] = {}
     for function, public in (*functions, *_members()):
-        # a method with two names, such as `dim` and `ndimension`, has the first of them
+        # a method with two names, such as `dim` and `ndimension`, keeps the first entry
         found.setdefault(function, Entry(function, public))
     return [*found.values()]
 
@@ -130,8 +132,8 @@ def _members() -> Iterator[tuple[FunctionType, Callable[..., Any]]]:
 
 
 def members() -> dict[str, Any]:
-    """Return the methods and properties of Tensor that call handlers. Those of families that are
-    not loaded are placeholders."""
+    """Return the methods and properties of Tensor that call handlers. If an operator family is not
+    loaded, its methods and properties are placeholders."""
     found: dict[str, Any] = {}
     for kind in reversed(Tensor.__mro__[:-1]):
         found |= vars(kind)
@@ -160,7 +162,8 @@ _blocks = 0  # active blocks of modes, in all threads
 
 
 def begin() -> None:
-    """Let the functions call the modes, until `end` was called as often as `begin`."""
+    """Replace the functions' code, so that they call the modes. `end` restores the code when it was
+    called as often as `begin`."""
     global _blocks
     with _lock:
         if not _blocks:

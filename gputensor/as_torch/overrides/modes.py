@@ -1,4 +1,4 @@
-"""TorchFunctionMode, and the stack of active modes. The package calls their handlers.
+"""TorchFunctionMode, and the stack of active modes. `call_handlers` calls the modes' handlers.
 
 Source: torch/overrides.py.
 """
@@ -69,7 +69,7 @@ class TorchFunctionMode(tls.Mode):
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that calls every function."""
+    """A mode whose handler calls the function and returns its result."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -20,7 +20,7 @@ from .entries import members
 from . import handle_torch_function, has_torch_function
 
 # PyTorch's namespace -> the name of our module, and the prefix of its functions' names. A function
-# with several names has the first of them in this order.
+# that is in several namespaces gets its name from the first of them.
 _NAMESPACES = {
     "torch.nn.functional": ("nn.functional", ""), "torch.functional": ("functional", ""),
     "torch": ("", ""), "torch.nn.init": ("nn.init", ""), "torch.linalg": ("linalg", "linalg_"),
@@ -33,8 +33,8 @@ def _module(path: str) -> Any:
 
 
 def resolve_name(f: Any) -> str | None:
-    """Return the name of a function that a handler gets, such as `torch.Tensor.shape.__get__`.
-    Return None if it has no name."""
+    """Return the qualified name of a function that handlers can get. The name of the getter of
+    `shape` is `torch.Tensor.shape.__get__`. Return None for other functions."""
     if isinstance(f, (Operator, OperatorPacket)):
         return str(f)
     if (given := getattr(f, "__name__", "")).endswith("_") and f in _names_of_members():
@@ -63,7 +63,7 @@ def _names_of_members() -> dict[Any, str]:
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """Return the functions that handlers get, by module or class."""
+    """Return a dict: module or class -> the functions that handlers can get."""
     found: dict[Any, list[Callable[..., Any]]] = {Tensor: [*_names_of_members()]}
     for path, _ in _NAMESPACES.values():
         module = _module(path)
@@ -79,15 +79,15 @@ def _functions(module: Any) -> Iterator[Callable[..., Any]]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Return True for a function that a handler gets for a method or attribute of a tensor."""
+    """Return True for a method of Tensor, and for the getter or setter of an attribute."""
     return func in _names_of_members() or func.__name__ == "__get__"
 
 
 def wrap_torch_function(
     dispatcher: Callable[..., Iterable[Any]],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator for functions that call handlers. dispatcher: a function with the same arguments.
-    It returns the arguments that may have a handler."""
+    """Return a decorator that makes a function call handlers. dispatcher: a function that takes the
+    decorated function's arguments and returns the arguments that may have a handler."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

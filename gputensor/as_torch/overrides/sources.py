@@ -14,8 +14,9 @@ from ...tensor.tensor import Tensor
 PACKAGE = __name__.partition(".")[0]
 signature = functools.cache(inspect.signature)
 
-# Modules whose functions are written in Python in PyTorch. They pass arguments with a default by
-# keyword. _COMPILED: the exceptions in these modules, which pass arguments as they were given.
+# Modules whose functions are written in Python in PyTorch. Handlers get their arguments with a
+# default by keyword. _COMPILED: the exceptions in these modules. Handlers get the arguments of the
+# exceptions as the program passed them.
 _IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
 _COMPILED = {
     "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
@@ -34,10 +35,10 @@ _METHODS_IN_PYTHON = {
     "to_sparse_coo", "unflatten", "unique", "unique_consecutive",
 }  # fmt: skip
 
-# The arguments whose types a handler gets. Source: torch/csrc/utils/python_arg_parser.cpp.
-OF_PARSER = "parser"  # the arguments with a handler of their own: functions with parsed arguments
-OF_PYTHON = "python"  # plain tensors too: functions that are written in Python
-OF_SELF = "self"  # the tensor itself: attributes, and methods without parsed arguments
+# Rules for the types that a handler gets. Source: torch/csrc/utils/python_arg_parser.cpp.
+OF_PARSER = "parser"  # types of arguments with a handler; for functions that parse arguments
+OF_PYTHON = "python"  # types of plain tensors too; for functions that are written in Python
+OF_SELF = "self"  # type of the tensor itself; for attributes, and methods that parse no arguments
 
 
 def is_in(name: str, modules: Iterable[str]) -> bool:
@@ -54,7 +55,7 @@ def is_of_python(function: Callable[..., Any]) -> bool:
 
 @functools.lru_cache(1024)
 def rule_of(func: Any) -> str:
-    """Return whose types a handler gets for this function."""
+    """Return the rule for the types that a handler gets: OF_PARSER, OF_PYTHON or OF_SELF."""
     if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__"):
         return OF_SELF
     if not isinstance(func, FunctionType):
@@ -64,6 +65,6 @@ def rule_of(func: Any) -> str:
         return OF_PYTHON if is_of_python(func) else OF_PARSER
     if name in _METHODS_IN_PYTHON:
         return OF_PYTHON
-    # in PyTorch, methods without arguments do not parse them; `cpu` has an argument there
+    # PyTorch parses the arguments of methods that have any; its `cpu` has one
     is_parsed = name == "cpu" or len(signature(func).parameters) > 1
     return OF_PARSER if is_parsed and name not in ("apply_", "new_tensor") else OF_SELF

@@ -1,5 +1,5 @@
-"""Methods and attributes of tensors whose class has `__torch_function__`. They call this
-handler."""
+"""Methods and attributes that call the handler, for tensors of a class with
+`__torch_function__`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SWAPPED = {f"__r{name}__": f"__{name}__" for name in NAMES}
 
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the handler for a method. Within a public function, let that function call the
-    handler."""
+    """Call the handler for a method. Within a public function that will call the handler, raise
+    Overridden. Without a handler, call the method."""
     caller = sys._getframe(2)
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
@@ -67,7 +67,8 @@ def _attribute(name: str) -> property:
 
 
 def _members() -> dict[str, Any]:
-    """Return the methods and attributes of Tensor in a form that calls handlers."""
+    """Return replacements for the methods and attributes of Tensor. The replacements call
+    handlers."""
     found: dict[str, Any] = {}
     for name, value in entries.members().items():
         if isinstance(value, (property, LaterProperty)):
@@ -79,7 +80,7 @@ def _members() -> dict[str, Any]:
 
 
 class Overridable:
-    """The first base of a program's subclass of Tensor."""
+    """The first base class of a program's subclass of Tensor. Its methods call handlers."""
 
     __slots__ = ()
     __hash__ = object.__hash__

@@ -18,7 +18,7 @@ from ...core.memory_format import contiguous_format
 from ...tensor.tensor import Tensor
 from ..inplace_or_view import bump_version
 
-Grads = list[Tensor | Any]  # None if no gradient has arrived
+Grads = list[Tensor | Any]  # an item is None until its gradient has arrived
 
 # The result of getrefcount for an object to which only one list refers. It depends on the Python
 # version.
@@ -73,7 +73,8 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
 
 
 def _fits(g: Tensor, shape: Geometry) -> bool:
-    """True if the gradient has its leaf's layout, or is row-major for a leaf that is not dense."""
+    """True if the gradient's layout is right: the leaf's layout, or row-major if the leaf is not
+    dense."""
     if shape.is_non_overlapping_and_dense:
         return g._geometry.strides == shape.strides
     return g._geometry.is_contiguous

@@ -1,7 +1,7 @@
-"""Run one node or leaf that has hooks or other attachments.
+"""The part of the engine that runs the less common nodes.
 
 This module handles hooks, requested inputs, users' functions, anomaly mode and streams. Most nodes
-have no attachments, and run.py runs them itself.
+need none of these features, and run.py runs them itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..history import history, own_of
 from ..node import AccumulateGrad, Node
 from ..streams import current_stream, device_of, identity, on_stream
 
-Grads = list[Tensor | Any]  # None if no gradient has arrived
+Grads = list[Tensor | Any]  # an item is None until its gradient has arrived
 
 
 class Careful:
-    """The part of a backward run that handles nodes with hooks, requested gradients and other
-    attachments.
+    """The part of a backward run that handles hooks, requested gradients, users' functions and
+    streams.
 
     needed: the nodes to run, or None for all. captures: node -> [(the node's output, the requested
     input)]. found: the gradients of inputs. keep, create: as in `backward`. own_state: the caller's
@@ -88,8 +88,9 @@ class Careful:
         return self._narrowed(node).backward(*grads)
 
     def _narrowed(self, node: Node) -> Node:
-        """Return the node, or a copy with only the edges that lead to requested inputs, so that
-        formulas of other operands do not run. Source: engine.h, task_should_compute_output."""
+        """Return the node, or a copy with only the edges that lead to requested inputs. The copy
+        does not run the formulas of other operands. Source: engine.h,
+        task_should_compute_output."""
         needed = self.needed
         if needed is None or len(node.edges) < 2:
             return node
@@ -122,8 +123,8 @@ class Careful:
     # --- hooks ------------------------------------------------------------------------------------
 
     def _of_tensors(self, node: Node, grads: Grads) -> None:
-        """Run the hooks of the tensors that a node made, before their gradients are returned or
-        passed on."""
+        """Run the hooks of a node's outputs, before the outputs' gradients are returned or passed
+        to the node."""
         hooks = node.hooks
         for output, of_tensor in hooks.tensor.items():
             if grads[output] is not None:

@@ -74,9 +74,9 @@ class Run(Careful):
             order = self._choose(order, wanted, accumulates)
         self.order = order
         state, mode = _state.get(), grad_mode.get()
-        # Derivatives run in a plain dispatch state, without autocast and without recording,
-        # whatever block backward was called in. So formulas need no checks. User code runs in the
-        # caller's state.
+        # Derivatives run without autocast, and without recording unless `create` is True, even if
+        # backward was called within a block of such a mode. So formulas need not check the modes.
+        # User code runs in the caller's state.
         if state is PLAIN:
             below = BELOW
         else:
@@ -196,7 +196,7 @@ class Run(Careful):
             elif node not in seen:
                 see(node)
                 follow(node)
-        for node in order:  # a list that grows during the loop
+        for node in order:  # `order` grows during the loop
             for edge in node.edges:
                 if edge is not None:
                     following = edge[0]

@@ -13,9 +13,12 @@ from ..._generated import calls, functions
 
 
 def __getattr__(name: str) -> Any:
-    """Return an operator, on use within a formula; see Note [Loads take one lock first]."""
+    """Return the operator `name`. Formulas look up operators when they run.
+
+    See Note [Loads take one lock first].
+    """
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(functions, name, None)
-    # private names, and names of gt.nn
+    # `functions` lacks private names and the names of gt.nn
     return getattr(calls, name) if found is None else found

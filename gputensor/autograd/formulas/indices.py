@@ -150,7 +150,7 @@ def scattered_src(
 
 
 def _of_rows(dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return the index of index_reduce as the index of scatter_reduce."""
+    """Convert the index of index_reduce to the equivalent index of scatter_reduce."""
     sizes = [1] * source._geometry.ndim
     if sizes:
         sizes[dim] = -1

@@ -351,5 +351,5 @@ def _has_residuals(grad: Any) -> bool:
 
 def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
     """Return the gradient of the residuals with respect to A X. At the least-squares solution, the
-    residuals do not depend on X."""
+    derivative of the residuals with respect to X is zero."""
     return 2 * (_mm(A, X) - B) * _row(_as(grad, B))

@@ -107,7 +107,7 @@ def cross_entropy_gradient(
     total_weight: Tensor,
 ) -> Tensor | None:  # fmt: skip
     """Return the gradient of the scores. grads: the gradients of the loss and of the
-    log-probabilities. The latter occurs only in second derivatives."""
+    log-probabilities. Only second derivatives have a gradient of the log-probabilities."""
     to_loss, found = grads[:2]
     of_loss = (logs, target, weight, reduction, ignore_index, total_weight)
     if to_loss is not None and found is None and grad_mode.get() != DEFAULT:

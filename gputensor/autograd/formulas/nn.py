@@ -48,7 +48,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """Return a list with one zero for each number in `stride`."""
+    """Return a tuple with one zero for each number in `stride`."""
     return (0,) * len(stride)
 
 

@@ -42,7 +42,7 @@ def repeated(grad: Tensor, count: int) -> Tensor:
 
 
 def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """Return i * self / |self|^2 for complex numbers, zero for real numbers."""
+    """Return grad * i * self / |self|^2 for complex numbers, zero for real numbers."""
     if not self._geometry.dtype.is_complex:
         return functions.zeros_like(self) * grad
     size = self.abs()

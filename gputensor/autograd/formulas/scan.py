@@ -32,7 +32,7 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
 
 
 def not_implemented(operand: str) -> Any:
-    """Raise an error for a requested derivative that PyTorch does not have either."""
+    """Raise an error for a derivative that neither gputensor nor PyTorch has."""
     raise errors.derivative_not_implemented(operand)
 
 
@@ -73,7 +73,8 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
     if grad._geometry.dtype.is_complex:
         return conj((behind(conj(grad).log() - result) + self).exp())
-    # The lowest f16 number, because derivatives of this function need a finite number.
+    # A finite number in place of -inf, because derivatives of this function need finite numbers.
+    # -65504 is the lowest f16 number.
     logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
     up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
     down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     progress = Progress()
     outcomes: list[check.Outcome] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # otherwise each fallback would warn
+        warnings.simplefilter("ignore", UserWarning)  # each fallback issues a warning
         for outcome in check.check(rows, place, every=arguments.all):
             progress(f"{outcome.name} ({len(outcomes) + 1} of {len(rows)})")
             outcomes.append(outcome)

@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def render(name: str, key: str) -> dict[str, str]:
-    """Return path -> text of every file of the package."""
+    """Return a dict with every file of the package: path -> text."""
     found = {}
     for source, path in FILES.items():
         text = (files(__package__) / "template" / source).read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ _ROOM = WIDTH - 2 * MARGIN
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list[str]]:
-    """Draw a result of `gt.layout.explain`, from y on. Return the lower end and the texts of the
-    steps."""
+    """Draw a result of `gt.layout.explain`, from y on. Return the y of the lower end, and the texts
+    of the steps."""
     if "walk" not in found:
         picture.text(MARGIN, y + 18, f"nothing to copy: {found['why']}", "ink", 13)
         return y + 30, []

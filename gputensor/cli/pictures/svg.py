@@ -65,8 +65,8 @@ def escape(text: str) -> str:
 
 
 class Picture:
-    """A picture under construction. steps: the numbers of the steps in which a shape is
-    highlighted."""
+    """A picture under construction. Argument `steps` of its methods: the numbers of the steps in
+    which a shape is highlighted."""
 
     title: str
     about: str
@@ -104,8 +104,8 @@ class Picture:
         self, x: float, y: float, w: float, h: float, kind: str, radius: float = 4,
         steps: Sequence[int] = (), at: int | None = None,
     ) -> None:  # fmt: skip
-        """Draw a rectangle. at: its index among the parts; an earlier part is drawn below later
-        ones."""
+        """Draw a rectangle. at: its index in `parts`, by default the end. Later parts are drawn
+        over earlier parts."""
         self.parts.insert(
             len(self.parts) if at is None else at,
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" '

@@ -10,8 +10,8 @@ _HEIGHT, _GAP = 40, 8
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> float:
-    """Draw the coalesced dimensions and, if the view is possible, its sizes below. Return the lower
-    end."""
+    """Draw the coalesced dimensions. If the view is possible, draw its sizes below them. Return the
+    y of the lower end."""
     total = len(found["in"]["sizes"])
     room = WIDTH - 2 * MARGIN - _GAP * (len(found["runs"]) - 1)
     cuts = _cuts(found)

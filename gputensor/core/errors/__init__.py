@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .base import *  # noqa: F403
 
-# The names of the other modules are loaded at the first error. Only `base` is imported now, which
-# keeps `import gputensor` fast.
+# Only `base` is imported here, which keeps `import gputensor` fast. The names of the other modules
+# are loaded at the first error.
 if TYPE_CHECKING:
     from .amp import *  # noqa: F403
     from .autograd import *  # noqa: F403

@@ -391,7 +391,7 @@ def modules() -> list[str]:
 
 
 def patterns() -> list[tuple[str, str]]:
-    """Yield (module, pattern) for each pattern of names."""
+    """Return (module, pattern) for each pattern of names."""
     return [(module, form) for family in _FAMILIES
             for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
 

@@ -9,16 +9,16 @@ from .base import ArgumentError, ArgumentValueError, GpuTensorError
 
 
 class AutocastWarning(UserWarning):
-    """A warning: an autocast block was disabled because the device does not support the requested
-    dtype."""
+    """Warning about an autocast block that was disabled, because the device does not support the
+    requested dtype."""
 
 
 class AutocastError(GpuTensorError, RuntimeError):
-    """The device's autocast rejects an operator."""
+    """Error for an operator that the device's autocast rejects."""
 
 
 class ScalerError(GpuTensorError, RuntimeError):
-    """GradScaler's methods were called in a wrong order."""
+    """Error for calls of GradScaler's methods in a wrong order."""
 
 
 _Says: TypeAlias = Callable[[], ScalerError]

@@ -12,7 +12,8 @@ from .base import ArgumentTypeError, GpuTensorError, describe
 
 
 class AutogradError(GpuTensorError, RuntimeError):
-    """A derivative cannot be computed, because of the graph or of a write to one of its tensors."""
+    """Error for a derivative that cannot be computed, because of the graph or because one of the
+    derivative's tensors was written to."""
 
 
 class AnomalyWarning(UserWarning):
@@ -216,7 +217,7 @@ def hook_not_serialized(hook: Any) -> str:
 
 
 class GradcheckError(AutogradError, AssertionError):
-    """Analytical and numerical derivatives differ."""
+    """Error for an analytical derivative that differs from the numerical derivative."""
 
 
 def gradients_differ(what: str, numerical: Any, analytical: Any, worst: float) -> GradcheckError:

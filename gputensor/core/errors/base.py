@@ -15,72 +15,72 @@ class GpuTensorError(Exception):
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
-    """A value that the operator does not accept."""
+    """Error for a value that the operator does not accept."""
 
 
 class ArgumentTypeError(GpuTensorError, TypeError):
-    """An argument has a wrong type."""
+    """Error for an argument of a wrong type."""
 
 
 class ArgumentValueError(GpuTensorError, ValueError):
-    """An argument has a value that is not allowed."""
+    """Error for an argument whose value is not allowed."""
 
 
 class NumberRangeError(ArgumentError, OverflowError):
-    """A number does not fit its dtype, or 64 bits."""
+    """Error for a number that does not fit its dtype, or 64 bits."""
 
 
 class ShapeError(GpuTensorError, RuntimeError):
-    """The sizes or strides are wrong, or the requested view does not exist."""
+    """Error for wrong sizes or strides, and for a view that does not exist."""
 
 
 class IndexRangeError(GpuTensorError, IndexError):
-    """A dimension or an index is outside its range."""
+    """Error for a dimension or an index outside its range."""
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes do not broadcast. In this case PyTorch raises a RuntimeError, and NumPy raises a
-    ValueError."""
+    """Error for sizes that do not broadcast. It is a RuntimeError as in PyTorch, and a ValueError
+    as in NumPy."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):
-    """The operator does not accept or produce this dtype."""
+    """Error for a dtype that the operator does not accept or produce."""
 
 
 class NotComputedError(DtypeError, TypeError):
-    """No kernel computes in this dtype."""
+    """Error for a dtype in which no kernel computes."""
 
 
 class DeviceError(GpuTensorError, RuntimeError):
-    """A device is absent, or operands are on different devices."""
+    """Error for an absent device, and for operands on different devices."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """A device has too little free memory for a request; the message contains the figures."""
+    """Error for a request that exceeds a device's free memory. The message contains the figures."""
 
 
 class DispatchError(GpuTensorError, NotImplementedError):
-    """No kernel is registered for the keys of a call."""
+    """Error for a call whose dispatch keys have no kernel."""
 
 
 class AbsentError(GpuTensorError, NotImplementedError):
-    """A class lacks a method that similar classes have."""
+    """Error for a method or an option that gputensor lacks, although similar classes have it."""
 
 
 class RegistrationError(GpuTensorError, RuntimeError):
-    """A definition or registration conflicts with another one."""
+    """Error for a definition or registration that conflicts with another one."""
 
 
 class SchemaError(GpuTensorError, ValueError):
-    """The text is not an operator schema."""
+    """Error for a text that is not an operator schema."""
 
 
 class KernelError(GpuTensorError, RuntimeError):
-    """A CUDA C kernel does not compile, load, launch or run."""
+    """Error for a CUDA C kernel that does not compile, load, launch or run."""
 
 
 class DistributedError(GpuTensorError, RuntimeError):
-    """Processes make different calls, do not respond, or have exited."""
+    """Error for processes that make different calls, do not respond, or have exited."""
 
 
 # The maximum number of characters of a value in a message.
@@ -102,7 +102,7 @@ def describe(value: Any) -> str:
 
 
 def _repr(value: Any) -> str:
-    """Return the repr of a number, string or sequence if it is short."""
+    """Return the repr of a number, string or sequence, cut to 200 characters."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -132,7 +132,7 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-# `must` for each exception class.
+# `must` for frequent exception classes.
 wrong_type: partial[GpuTensorError] = partial(must, kind=ArgumentTypeError)
 wrong_value: partial[GpuTensorError] = partial(must, kind=ArgumentValueError)
 wrong_dtype: partial[GpuTensorError] = partial(must, kind=DtypeError)

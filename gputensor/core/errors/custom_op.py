@@ -85,7 +85,7 @@ def result_is_not_argument(
 
 
 class MissingFake(DispatchError):
-    """An operator needs a kernel for Meta, but has none."""
+    """Error for an operator that needs a kernel for Meta, but has none."""
 
 
 def no_fake(operator: Any) -> MissingFake:
@@ -122,11 +122,11 @@ def gradients_of_list(
 
 
 class OpCheckError(GpuTensorError, AssertionError):
-    """An operator behaves differently from what its registration declares."""
+    """Error for an operator that behaves differently from what its registration declares."""
 
 
 def opcheck_found(operator: Any, what: str, remedy: str) -> OpCheckError:
-    """Return one sentence with the finding of `opcheck` and its remedy."""
+    """Make the error for a finding of `opcheck`. The message is the finding and a remedy."""
     return OpCheckError(f"{operator.qualified_name}: {what}; {remedy}")
 
 

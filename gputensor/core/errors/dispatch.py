@@ -170,7 +170,7 @@ def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
 
 
 class OverrideWarning(UserWarning):
-    """A warning: a new kernel replaced another kernel."""
+    """Warning about a kernel that a new kernel replaced."""
 
 
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
@@ -293,7 +293,7 @@ def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
 
 
 class FallbackWarning(UserWarning):
-    """A warning: an operator runs a fallback instead of a kernel of its own."""
+    """Warning about an operator that runs a fallback, because it has no kernel of its own."""
 
 
 def not_implemented_at(operator: Any, key: str) -> DispatchError:
@@ -357,7 +357,7 @@ def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
 
 
 class MissingExtra(GpuTensorError, ImportError):
-    """A package is missing that an optional part of gputensor needs."""
+    """Error for a missing package that an optional part of gputensor needs."""
 
 
 def extra_missing(what: str, extra: str) -> MissingExtra:

@@ -13,12 +13,12 @@ from .base import (
 
 
 class ExchangeError(GpuTensorError, BufferError):
-    """Memory cannot be shared with another library."""
+    """Error for memory that cannot be shared with another library."""
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor does not have exactly one element. In this case Python and NumPy raise a TypeError,
-    and PyTorch raises a RuntimeError."""
+    """Error for a tensor that does not have exactly one element. It is a TypeError as in Python and
+    NumPy, and a RuntimeError as in PyTorch."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:

@@ -6,7 +6,8 @@ from .base import Got, GpuTensorError, must
 
 
 class LinAlgError(GpuTensorError, RuntimeError):
-    """A matrix is singular, or not positive-definite, or an iteration did not converge."""
+    """Error for a matrix that is singular or not positive-definite, and for an iteration that did
+    not converge."""
 
 
 def not_finished(op: str, words: str) -> GpuTensorError:

@@ -1,5 +1,5 @@
-"""Errors for names that Tensor or a public module does not have. The message is built only when it
-is read."""
+"""Messages of errors for names that Tensor or a public module does not have. core/lazy.py calls
+these functions when a message is read."""
 
 from __future__ import annotations
 

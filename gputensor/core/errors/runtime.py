@@ -82,8 +82,8 @@ def capture_refused(op: str, why: str) -> DeviceError:
 
 
 def unjoined_capture() -> DeviceError:
-    """Make the error for a stream that took part in a capture without being joined: the capturing
-    stream did not wait for it."""
+    """Make the error for a stream that took part in a capture, but for which the capturing stream
+    did not wait."""
     return capture_refused(
         "capture_end", "the capture's stream has not waited for a stream that joined it"
     )
@@ -148,7 +148,7 @@ def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
 
 
 class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
-    """An integer was divided by zero on a device that detects the division."""
+    """Error for a division of an integer by zero, on a device that detects it."""
 
 
 def division_by_zero(op: str) -> DivisionByZeroError:
@@ -175,27 +175,27 @@ def cannot_load_to(place: Any, error: Exception) -> DeviceError:
 
 
 def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
-    """Make the error with PyTorch's wording: expected sequence of length 2 at dim 1 (got 3)."""
+    """Make the error that PyTorch words "expected sequence of length 2 at dim 1 (got 3)"."""
     return ArgumentValueError(
         f"tensor: 'data' must have length {expected} at dim {dim} (got {got})"
     )
 
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
-    """Make the error with PyTorch's wording: value cannot be converted to type X without
-    overflow."""
+    """Make the error that PyTorch words "value cannot be converted to type X without overflow"."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
     return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)
 
 
 def number_too_wide(op: str, arg: str, number: Any) -> GpuTensorError:
-    """Make the error with PyTorch's wording: int too big to convert."""
+    """Make the error that PyTorch words "int too big to convert"."""
     return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)
 
 
 def _number(number: Any) -> str:
-    """Return a number as text. Python refuses to print very long integers."""
+    """Return a number as text. For a very long integer, return the number of its bits, because
+    Python refuses to print it."""
     if isinstance(number, int) and number.bit_length() > 128:
         return f"an integer of {number.bit_length()} bits"
     return str(number)

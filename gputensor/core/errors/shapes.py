@@ -21,8 +21,8 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
-    """Make the error for tensors a and b whose sizes do not broadcast. The message contains
-    PyTorch's sentence."""
+    """Make the error for tensors a and b whose sizes do not broadcast. dim: a dimension at which
+    the sizes differ, if known."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -36,7 +36,7 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
 
 
 def too_large(sizes: Any) -> GpuTensorError:
-    """Make the error for sizes that exceed the limit of every tensor."""
+    """Make the error for sizes that no tensor can have: too many dimensions or elements."""
     rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
     return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)
 
@@ -147,8 +147,8 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """A tensor or the library does not have the attribute. The class is an AttributeError, so
-    hasattr() returns False."""
+    """Error for an attribute that a tensor or the library does not have. The class is an
+    AttributeError, so hasattr() returns False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -157,7 +157,8 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
 
 
 def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
-    """Make the error for a missing array interface: NumPy must not read this memory."""
+    """Make the error for a tensor without an array interface, because NumPy must not read its
+    memory."""
     return MissingAttribute(str(reason))
 
 
@@ -175,7 +176,7 @@ def too_many(op: str, most: int) -> ArgumentTypeError:
 
 
 class FileFormatError(GpuTensorError, ValueError):
-    """A file is damaged, or `save` did not write it."""
+    """Error for a file that is damaged or that `save` did not write."""
 
 
 def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
@@ -209,7 +210,7 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry and a device. Messages describe it in place of an operand that is not a Tensor
+    """A geometry and a device, which messages describe in place of an operand that is not a Tensor
     object."""
 
     __slots__ = ("_geometry", "_device")
@@ -255,8 +256,8 @@ def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
 
 
 def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
-    """Make the error with PyTorch's wording: result type X can't be cast to the desired output type
-    Y."""
+    """Make the error that PyTorch words "result type X can't be cast to the desired output type
+    Y"."""
     return DtypeError(
         f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "
         f"(got {describe(Layout(output))})"

@@ -279,7 +279,8 @@ class _Reader:
 
 
 def _known_type(name: str) -> str:
-    """Return the error message for an unknown type. It names the most similar known type."""
+    """Return the rule in the error message for an unknown type. It names the most similar known
+    type, or all known types if none is similar."""
     from difflib import get_close_matches
 
     known = sorted((*_TYPES, *_FORMS))

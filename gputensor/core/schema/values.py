@@ -276,7 +276,7 @@ class FunctionSchema(Frozen):
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """Return the rule of our YAML that this schema breaks, or None. Source:
+        """Return the rule of native_functions.yaml that this schema breaks, or None. Source:
         torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
@@ -302,7 +302,8 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """Return the object that an identifier names. The parser does not need these objects."""
+    """Return the object that an identifier names. The modules are imported here, because the parser
+    does not need them."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 

@@ -37,7 +37,7 @@ def check(call: Call, rtol: float | None, atol: float | None) -> None:
     caught."""
     if not call.requires_grad() or any(a.is_write for a in call.operator.schema.arguments):
         return
-    # the differences may exceed the range of the dtype
+    # NumPy must not warn: the differences may exceed the range of the dtype
     with enable_grad(), np.errstate(all="ignore"):
         if not _backward(call):
             return
@@ -84,8 +84,9 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """Return pairs (call, bytes of an element). The first call has arguments in double precision.
-    If the kernel does not compute in double precision, the original call follows."""
+    """Return pairs (call, bytes of an element). If the kernel returns doubles for arguments in
+    double precision, the first call has such arguments. If the kernel may have computed in a lower
+    precision, the original call follows, except for dtypes below single precision."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -111,8 +112,8 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Return slightly different values. If they are doubles, single precision cannot represent
-    them."""
+    """Return the values moved by random amounts of about `by`. Single precision cannot represent
+    the new values if they are doubles."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
@@ -129,19 +130,20 @@ def _looks_single(y: Tensor) -> bool:
 
 
 class _NoDifference(Exception):
-    """The function has a jump or a corner at these arguments, or is not finite near them."""
+    """The exception for a function that has a jump or a corner at the arguments, or is not finite
+    near them."""
 
 
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Compare the derivatives at the arguments.
+    """Compare the analytical and the numerical derivative at the arguments.
 
     If the differences are inconclusive, compare at nearby points on both sides, because one element
     at a jump or a corner would otherwise prevent the check of all others. An operator that jumps
     everywhere, such as rounding to a fine grid, is not reported.
     """
-    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
+    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # offsets in eps
         for by in steps:
             beside = call.mapped(partial(_nudged, by=by * precision[0])) if by else call
             try:
@@ -255,7 +257,7 @@ def _array(x: Tensor) -> Array:
 
 
 def _tensor(values: Array, like: Tensor) -> Tensor:
-    if not like.numel():  # NumPy gives empty arrays other strides
+    if not like.numel():  # empty NumPy arrays have other strides
         return calls.zeros_like(like.detach())
     with no_grad():
         array = np.ascontiguousarray(values).reshape(like.shape)

@@ -68,7 +68,8 @@ def _on_meta(call: Call) -> Call:
 
 
 def _at_meta(call: Call) -> Any:
-    """Call the operator at the Meta key directly, because without tensors it has no device."""
+    """Call the operator at the Meta key directly. Without tensor arguments, the dispatcher could
+    not derive the Meta key from the arguments."""
     signature = call.operator.table.signature
     given = call.values
     return call.operator.redispatch(

@@ -64,8 +64,8 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the entry in a form that excludes the autograd and ADInplaceOrView keys while it runs,
-    so that the operators it calls do not count a write again."""
+    """Wrap an entry so that the autograd and ADInplaceOrView keys are excluded while the entry
+    runs. Otherwise the operators that the entry calls would count a write again."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -108,8 +108,8 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the adapter for a simple signature (`Signature.is_simple`). Most users' kernels have
-    one."""
+    """Return the adapter for a simple signature (`Signature.is_simple`). Most users' kernels have a
+    simple signature."""
     assert table.definition is not None
     operator, signature = table.operator, table.definition.signature
     shown = signature.for_users if signature.is_converted else None
@@ -174,8 +174,8 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # An operator without a schema cannot be looked up. Only code that already holds its table calls
-    # it.
+    # An operator without a schema cannot be looked up. This entry runs only in calls through a
+    # table that the caller already has.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

@@ -24,13 +24,13 @@ NUMBERS_AS_TENSORS = "numbers_as_tensors"
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
-# How an argument is converted.
+# Kinds of arguments with tensors, which `arrange` converts differently.
 _TENSOR, _TENSORS, _TENSORS_AMONG = "a tensor", "a list of tensors", "a tuple or dict of them"
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 
 
 class Signature:
-    """One schema, ready to be called.
+    """One schema, prepared for calls: it converts arguments and checks results.
 
     n_tensors: the number of arguments if all are plain tensors, otherwise -1. is_simple: all
     arguments are positional, and the schema returns one tensor. is_converted: `for_users` changes

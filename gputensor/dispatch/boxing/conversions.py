@@ -24,7 +24,8 @@ _INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
-    """A value does not fit the type. The caller catches this exception and names the argument."""
+    """The exception for a value that does not fit the type. The caller catches this exception and
+    names the argument."""
 
 
 def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:

@@ -34,7 +34,7 @@ from ..work import Work, _broken, wait_until
 
 _UNIQUE_ID_BYTES = 128  # Source: nccl.h, NCCL_UNIQUE_ID_BYTES.
 
-# The attribute `batch` has the calls of the current block of `coalesced`.
+# _local.batch: the calls collected in this thread's current block of `coalesced`, or None.
 _local = threading.local()
 
 
@@ -348,7 +348,7 @@ def send(op: str, group: ProcessGroup, x: Tensor, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Tensor, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. When done, append the sender's rank in the group to `came_from`."""
+    """Start to receive from rank src. Append src, a rank in the group, to `came_from`."""
     _check_tag(op, tag)
     if src is None:
         raise errors.must(op, "src", "be given between GPUs, where NCCL takes from one rank", src)

@@ -1,5 +1,4 @@
-"""Translation of reductions to NCCL's, so that the results equal those of
-distributed/transport.py.
+"""Translation of reductions to NCCL reductions, with the results of distributed/transport.py.
 
 | dtype | NCCL reduces |
 |---|---|
@@ -45,9 +44,9 @@ Recode = Callable[[Tensor], Tensor]
 
 
 class Reduction(NamedTuple):
-    """How NCCL reduces a dtype. code, op: constants of CuPy's module. parts: the number of NCCL
-    elements per element. encode: makes the contiguous tensor that NCCL reduces. decode: converts
-    NCCL's result back."""
+    """The reduction of a dtype by NCCL. code, op: constants of CuPy's module. parts: the number of
+    NCCL elements per element. encode: makes the contiguous tensor that NCCL reduces. decode:
+    converts NCCL's result back."""
 
     code: str
     op: str
@@ -140,7 +139,8 @@ def _as_ordered(is_wide: bool, how: str) -> Recode:
 
 
 def _from_ordered(is_wide: bool, how: str) -> Recode:
-    """Return the inverse of `_as_ordered`: it maps the smallest and largest integer to NaN."""
+    """Return a function that maps the integers of `_as_ordered` back to floats, and the smallest
+    and the largest integer to NaN."""
     floats, _, bits = _kinds(is_wide)
     last = (1 << bits - 1) - 1
 

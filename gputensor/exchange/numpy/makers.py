@@ -51,8 +51,8 @@ def beside(
 
 
 def made_like(name: str, given: dict[str, Any]) -> Tensor:
-    """Return a new tensor with the sizes, dtype and device of a prototype. Arguments replace these
-    properties."""
+    """Return a new tensor with the sizes, dtype and device of a prototype, unless arguments
+    override them."""
     x = given[LIKE[name][0]]
     if not isinstance(x, Tensor):  # the prototype is an array; a tensor is the fill value
         x = from_numpy(np.asarray(x))

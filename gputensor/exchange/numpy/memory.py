@@ -66,8 +66,8 @@ def _tensor_of(x: Any) -> Any:
 
 
 def written_to(op: str, out: Any, found: Tensor) -> Any:
-    """Write a result to `out`, which must have its sizes, and return `out`. The dtypes must allow
-    NumPy's cast "same_kind"."""
+    """Write a result to `out`, and return `out`. The sizes must be equal, and NumPy's rule
+    "same_kind" must allow the cast."""
     target = out if isinstance(out, Tensor) else from_numpy(out)
     if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
         rule = f"have a dtype that {found._geometry.dtype} is cast to"

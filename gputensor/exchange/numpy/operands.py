@@ -22,7 +22,8 @@ PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
 
 
 def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
-    """Cast x to a dtype. Raises: KeyError for a cast that NumPy does not make implicitly."""
+    """Cast x to a dtype. Raises: KeyError for a cast that NumPy's rule "same_kind" does not
+    allow."""
     if x._geometry.dtype is element:
         return x
     if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):

@@ -141,8 +141,8 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """Return our operator's result, or _MISSING if there is no operator or it lacks an argument or
-    a dtype."""
+    """Return the function's result, or _MISSING if there is no operator for the call, or if the
+    operator does not support an argument or a dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):
@@ -160,7 +160,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
         if name not in table.UFUNCS:
             return None
         return getattr(import_module("gputensor"), table.UFUNCS[name]), False
-    # Functions of gputensor.special have the names of SciPy's.
+    # gputensor.special uses the function names of scipy.special.
     special = sys.modules.get("scipy.special")
     ours = import_module("gputensor.special")
     if getattr(special, name, None) is not ufunc or name not in dir(ours):
@@ -184,8 +184,8 @@ def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-    """Compute a ufunc with our operator, in a dtype if one is given. Raises: KeyError if there is
-    none."""
+    """Compute a ufunc with our operator, in `dtype` if it is given. Raises: KeyError if there is no
+    operator, or if it does not support an input or the dtype."""
     known = _operation(ufunc)
     if known is None:
         raise KeyError(ufunc)
@@ -201,7 +201,7 @@ def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) ->
 
 def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Compute `np.add.reduce(x, axis)` as `np.sum(x, axis)`, with axis 0 by default. Return
-    _MISSING if there is no operator or it lacks an option."""
+    _MISSING if there is no operator, or if the operator lacks an option."""
     row = (table.REDUCTIONS if method == "reduce" else table.RUNNING).get(name)
     if row is None or len(inputs) > 3:
         return _MISSING

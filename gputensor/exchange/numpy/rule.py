@@ -1,4 +1,5 @@
-"""The tensors that NumPy's functions accept: a setting, and errors for all other tensors.
+"""The rules for tensors in calls of NumPy's functions: a setting, and errors for tensors that are
+not accepted.
 
 protocol.py states the rules.
 """

@@ -38,7 +38,8 @@ UFUNCS = {
     "reciprocal": "reciprocal", "rint": "round",
 }  # fmt: skip
 
-# Ufunc -> the NumPy function that computes its `reduce` or `accumulate`; _ROWS has its row.
+# Ufunc -> the NumPy function that computes its `reduce` or `accumulate`. _ROWS has the row of this
+# function.
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
@@ -170,8 +171,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A call of our function for one form of NumPy call: the number of positional arguments and the
-    keywords. One object serves all calls of this form."""
+    """Description of a call of our function. It serves all NumPy calls of one form, that is, with
+    one number of positional arguments and one set of keywords."""
 
     # order: the position of each of our arguments among NumPy's; None if the orders are equal.
     # absent: the positions of NumPy's arguments that our function lacks. dtype: the position of the

@@ -1,4 +1,5 @@
-"""Batch rules: how an operator works on a whole batch, which is the first dimension of a tensor.
+"""Batch rules: functions that run an operator on a whole batch. The batch is the first dimension of
+a tensor.
 
 A rule takes (level, entry, args, argument): the vmap's level, the operator, its arguments (still
 wrapped), and the word after the rule's name in native_functions.yaml. It returns the wrapped
@@ -73,8 +74,8 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
-    """Return the arguments without a channels-last format, because it describes the entries and not
-    the batch."""
+    """Return the arguments with a channels-last format replaced by None, because the format
+    describes the entries and not the whole batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -141,7 +142,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands that have at most one dimension, and that all entries may share.
+# Names of operands that have at most one dimension. All entries may share such an operand.
 _FREE = ("index", "value")
 
 
@@ -198,7 +199,8 @@ def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def unfold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule of unfold: a 0-d entry has one window."""
+    """The batch rule of unfold. A 0-d entry has one window, and its result has no dimension for
+    windows."""
     x = args[0]
     made = dims(level, entry, args, "")
     return made if x._geometry.ndim else made.squeeze(0)
@@ -229,7 +231,8 @@ _SIZES = {"size", "sizes", "repeats"}
 
 
 def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule for arguments that are a result's sizes: the batch is put in front."""
+    """The batch rule for arguments that are the sizes of a result: the size of the batch is
+    inserted first."""
     given = list(args)
     x = args[0]
     given[0] = x.value
@@ -327,8 +330,8 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule of as_strided: the strides apply within each entry, from its first element
-    on."""
+    """The batch rule of as_strided: the sizes and strides apply within each entry. The offset is
+    that of the first entry."""
     x, wanted, strides, offset = args
     value = x.value
     offset = value._offset if offset is None else offset
@@ -365,8 +368,8 @@ def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule that rejects operators which return element values to Python, or whose result
-    sizes depend on them.
+    """The batch rule that rejects an operator which returns element values to Python, or whose
+    result's sizes depend on element values.
     """
     raise errors.vmap_data_dependent(entry.operator.short_name)
 

@@ -18,7 +18,8 @@ from ..operators import Entry
 
 
 def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule that composes an operator, with the tensors of the level."""
+    """The batch rule that runs an operator as a composition of other operators, on tensors of the
+    level."""
     if entry.kind == "inplace":
         return NotImplemented
     form = _FORMS.get(entry.operator.short_name)

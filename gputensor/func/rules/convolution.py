@@ -11,8 +11,8 @@ from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of convolutions: a batch of inputs becomes more samples, a batch of weights
-    more groups."""
+    """The batch rule of convolutions: a batch of inputs is merged with the samples, a batch of
+    weights with the groups."""
     x, weight, bias, *rest, groups = args
     if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)

@@ -15,8 +15,8 @@ from .batches import dims, pointwise, shifted
 
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of `x[indices]` and `index_put`. A mask with a batch is rejected, because its
-    number of elements depends on values."""
+    """The batch rule of `x[indices]` and `index_put`. If a mask has a batch, `x[mask]` is rejected,
+    because its sizes depend on values, and `index_put` runs entry by entry."""
     x, indices, *rest = args
     masks = [i for i in indices if i is not None and is_mask(i)]
     if any(level.owns(i) for i in masks):
@@ -55,8 +55,8 @@ def _aligned(level: Any, i: Any, rank: int) -> Any:
 
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
-    """Return the index of the batch dimension: the numbers of the entries, followed by `rank`
-    dimensions of size 1."""
+    """Return the index of the batch dimension: the integers from 0 to the batch size - 1, followed
+    by `rank` dimensions of size 1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
@@ -68,7 +68,8 @@ def _first_of_neighbours(indices: Sequence[Any]) -> int | None:
 
 
 def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[Any]) -> Any:
-    """Compute index_put if the indexed dimensions are adjacent and come first."""
+    """Compute index_put if the indexed dimensions are adjacent and come first. Otherwise return
+    NotImplemented."""
     at = [n for n, i in enumerate(indices) if i is not None]
     if at != list(range(len(at))) or not rest:
         return NotImplemented
@@ -87,8 +88,8 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of masked_select with a mask without a batch: the number of selected elements
-    is the same for all entries."""
+    """The batch rule of masked_select. The mask must not have a batch, so that all entries have
+    equally many selected elements."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -120,8 +121,9 @@ def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of `index_select`, `index_add` and similar operators. If the index has a
-    batch, they run as `gather` and `scatter`, which have an index for each element."""
+    """The batch rule of `index_select`, `index_add` and similar operators. If the index or the
+    value has a batch, the operator runs as `gather` or `scatter`, which have an index for each
+    element."""
     n = entry.names["index"]
     index, x, dim = args[n], args[0], args[1]
     value = args[entry.names["value"]] if "value" in entry.names else None
@@ -161,8 +163,8 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of searchsorted: one sorted sequence for all entries, or rows of each
-    entry."""
+    """The batch rule of searchsorted: all entries use one sorted sequence, or each entry uses its
+    own rows."""
     rows, x, *rest = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -187,7 +189,8 @@ def bucketize(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of isin, if entries have their own test elements."""
+    """The batch rule of isin. If the test elements have a batch, each entry is compared with its
+    own test elements."""
     elements, wanted, unique, invert = args
     if not level.owns(wanted):
         return batched(level, call(entry.operator, elements.value, wanted, unique, invert))
@@ -199,8 +202,8 @@ def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of unfold_backward: the sizes and the dimension among the arguments are the
-    input's."""
+    """The batch rule of unfold_backward. The arguments `sizes` and `dim` refer to the input of
+    unfold."""
     grad, sizes, dim, *rest = args
     if not sizes:
         return grad.sum()
@@ -209,7 +212,8 @@ def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of embedding: rows of one table; tables with a batch are concatenated."""
+    """The batch rule of embedding. If the tables have a batch, they are concatenated, and an offset
+    is added to the indices."""
     weight, indices, padding, *rest = args
     if not level.owns(weight):
         return batched(level, call(entry.operator, weight, indices.value, padding, *rest))
@@ -219,7 +223,8 @@ def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule for the gradients of all tables: they are concatenated."""
+    """The batch rule of embedding's gradient: the gradients of all tables are computed as one
+    concatenated table."""
     grad, indices, count, padding, scale = args
     if padding >= 0:
         grad = functions.where((indices == padding).unsqueeze(-1), 0, grad)

@@ -67,7 +67,8 @@ def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of cross_entropy's gradient: the gradients of `nll_loss` and `log_softmax`."""
+    """The batch rule of cross_entropy's gradient: the gradient of `nll_loss`, then that of
+    `log_softmax`."""
     logs = args[1]
     made = nll_backward(level, entry, args, "")
     dim = 0 if logs._geometry.ndim == 1 else 1

@@ -20,7 +20,7 @@ def _scaled(out: Any, weight: Any, bias: Any) -> Any:
 
 
 def _by_channel(x: Any, *weights: Any) -> list[Any]:
-    """Return weights per channel, with the channels along the second dimension of x."""
+    """Reshape weights so that their channels are along the second dimension of x."""
     shape = (1, -1) + (1,) * (x._geometry.ndim - 2)
     return [None if w is None else w.reshape(shape) for w in weights]
 
@@ -90,8 +90,8 @@ def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule of batch_norm's gradients: the batch is merged with the channels, whose
-    gradients are separate."""
+    """The batch rule of batch_norm's gradients: the batch is merged with the channels, because the
+    gradients of different channels are independent."""
     grad, x, *of_channels, train, eps, mask = args
     n, c, *inner = x._geometry.sizes
     given = [physical(level, s).transpose(0, 1).flatten(1, 2) for s in (grad, x)]
@@ -112,7 +112,7 @@ def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     n, c = x._geometry.sizes[:2]
     # Dimensions: samples, batch, channels.
     value = physical(level, x).transpose(0, 1)
-    # If all entries are equal, one statistic is enough.
+    # If the batch has stride 0, all entries are equal, so one running statistic serves all of them.
     is_one = value._geometry.strides[1] == 0
     if training and not is_one and any(not level.owns(s) for s in kept):
         rule = "have the batch that the input has, or be None, as it is written to"

@@ -11,8 +11,9 @@ from ..operators import Entry
 
 
 def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch rule of `mm` and `bmm`, of `addmm` and `baddbmm`, which also add a tensor, and of
-    products of vectors: `dot` and `vdot`, for which the argument is "vectors"."""
+    """The batch rule of matrix products (`mm`, `bmm`), of matrix products with an added tensor
+    (`addmm`, `baddbmm`) and of vector products (`dot`, `vdot`). For vector products, the argument
+    is "vectors"."""
     left, right = (args[n] for n in entry.places[-2:])
     a, b = (held(level, x) for x in (left, right))
     if argument:
@@ -25,6 +26,6 @@ def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any
         return result
     beta, alpha = (args[entry.names[name]] for name in ("beta", "alpha"))
     result = result if alpha == 1 else result * alpha
-    if beta == 0:  # self may contain NaN
+    if beta == 0:  # self is ignored, even if it contains NaN
         return result
     return result + (args[0] if beta == 1 else args[0] * beta)

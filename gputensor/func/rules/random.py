@@ -1,5 +1,5 @@
-"""Random numbers within vmap. Depending on `randomness`, they are an error, equal in all entries,
-or different."""
+"""Random numbers within vmap. `randomness` decides: drawing raises an error, all entries get equal
+numbers, or each entry gets its own numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def drawn_plainly(level: Any, entry: Entry, args: Sequence[Any]) -> Any:
-    """Call an operator that draws random numbers in a vmap, without operands of the level."""
+    """Call an operator that draws random numbers within a vmap and has no operand of the level."""
     _check(level, entry.operator)
     if level.randomness == "same":
         return call(entry.operator, *args)

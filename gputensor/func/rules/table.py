@@ -1,4 +1,5 @@
-"""The batch rule of an operator: the field `batch` of its row, otherwise its family's rule."""
+"""The choice of an operator's batch rule: the field `batch` of the operator's row in
+native_functions.yaml, otherwise the rule of its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a chain on the CPU, each one program of the compiled library.
+"""Parts of a chain on the CPU. Each part is one program of the compiled library.
 
 A program runs blocks of its operands through all of its steps in the first-level cache, on the
 library's threads (kernels/compiled/engine/chain/). It uses the operators' own loops, so the bits
@@ -30,7 +30,8 @@ _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
 def program(chain: Chain, own: Sequence[int]) -> Stage | None:
-    """Return the program of consecutive values, or None if they cannot be one program."""
+    """Return the stage that computes consecutive values by one program, or None if this is not
+    possible."""
     read = [x for n in own for x in chain.steps[n].operands if x >= 0]
     later = [x for n, step in chain.steps.items() if n > own[-1] for x in step.operands]
     wanted, inputs = {*chain.stores, *later}, [x for x in dict.fromkeys(read) if x not in own]
@@ -54,7 +55,7 @@ def program(chain: Chain, own: Sequence[int]) -> Stage | None:
 
 
 def _moves(chain: Chain, own: Sequence[int], stores: list[int]) -> dict[int, int]:
-    """Return a dict from each copy of a computed value to another layout to the copy's operand.
+    """Return copy -> operand for the copies that change the layout of a computed value.
 
     The program stores the operand directly in the copy's layout, so the copy needs no step. If the
     operand is stored too, the copy is not listed.
@@ -91,7 +92,7 @@ def stages(chain: Chain) -> list[Stage]:
 
 
 def _built(chain: Chain, own: list[int]) -> list[Stage]:
-    """Return the steps as one program, or as several if one program cannot take all operands."""
+    """Return stages for the steps: one program, or several if one program cannot take all steps."""
     is_copy = len(own) < 2 and chain.steps[own[0]].what.family == "copy"
     if not is_copy and len(own) <= _LONGEST and (found := program(chain, own)) is not None:
         return [found]
@@ -102,7 +103,7 @@ def _built(chain: Chain, own: list[int]) -> list[Stage]:
 
 
 def is_known(chain: Chain, step: Instruction) -> bool:
-    """True if the library has this loop for these operands."""
+    """True if the library has the loop of this step for the step's operands."""
     kinds = tuple([chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands])
     return _has_loop(step.what, kinds, len(step.params))
 

@@ -1,4 +1,5 @@
-"""Chains with reductions as programs of the compiled library whose blocks are rows.
+"""Chains with reductions as programs of the compiled library. Each block of such a program is a
+row.
 
 A row goes through all steps while it is in the cache: elementwise loops, and the operators' own
 functions for reductions and softmax, over this row alone. The order in which a row is added up does
@@ -26,7 +27,7 @@ Array = Any
 # A function over rows: its family and name, its arrays, and its integers.
 _Function = tuple[str, str, tuple[int, ...], tuple[int, ...]]
 
-# A longer row does not fit the cache.
+# The maximum length of a row. A longer row does not fit the cache.
 _LONGEST = 1 << 14
 # The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
 # _PACKED with a cast.
@@ -53,9 +54,11 @@ class _Whole(NamedTuple):
 
 
 class _Rows:
-    """A chain as a program of rows. by_row: the number of rows, and their length. shape: by_row, or
-    the number of elements. width: the longest row. views: the shape of each operand in the program.
-    rows: the values with one element per row. wholes: value -> its reduction to one element."""
+    """A chain as a program of rows. by_row: the number of rows, and the length of a row. is_cut:
+    the chain's only row is cut into runs. shape: the shape over which the program runs: by_row, or
+    the number of elements if is_cut. width: the length of a row or a run. views: the shape of each
+    operand in the program. rows: the values with one element per row. wholes: value -> its
+    reduction to one element."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk
@@ -99,8 +102,8 @@ class _Rows:
         return made.is_row_major or chain.made(value).sizes == shape
 
     def _cut(self) -> bool:
-        """Find the length of a run, and the function that merges the runs' results. Return False
-        if a single run has all elements."""
+        """Set the length of a run and the reductions that are cut into runs. Return False if a
+        single run has all elements."""
         chain, widths = self.chain, set()
         for value, step in chain.steps.items():
             what = step.what
@@ -184,8 +187,8 @@ class _Rows:
         raise _Not
 
     def _norm(self, value: int, step: Instruction) -> _Function:
-        """Return the function of layer_norm. Its weight, bias, mean and 1 / deviation are in f32,
-        or in f64."""
+        """Return the function of layer_norm. The weight, bias, mean and 1 / deviation must be f64
+        for an f64 input, otherwise f32."""
         of = float64 if step.what.kinds[0] is float64 else float32
         chain = self.chain
         if any([x in chain.steps or chain.inputs[x].dtype is not of for x in step.operands[1:]]):

@@ -1,5 +1,6 @@
-"""Executor of chains on CUDA: one kernel of the operators' own functors. Operators over rows are in
-cuda/reductions.py. Chains that read the results of these operators are in cuda/rows.py.
+"""Executor of chains on CUDA. A chain is one kernel that calls the operators' own functors.
+Operators over rows are in cuda/reductions.py. Chains that read the results of these operators are
+in cuda/rows.py.
 
 These modules choose functors and scalars; kernels/cuda/chain_source.py and rows_source.py write the
 source, and `*chain_launch.py` launch it.

@@ -1,5 +1,5 @@
-"""Chains with reductions on CUDA: one launch for stored values, and one for each reduction, which
-computes its operand itself if nothing else needs it.
+"""Chains with reductions on CUDA. One launch computes the stored values. Each reduction is one more
+launch, which also computes the reduction's operand if nothing else needs the operand.
 
 cuda/rows.py has chains that read results of reductions.
 """
@@ -105,8 +105,8 @@ def _strides_over(sizes: Sizes, x: Geometry) -> Sizes:
 
 
 def _as_kept(x: Geometry, step: Instruction) -> Sizes:
-    """Return the strides in bytes, over the dimensions of a reduction's operand, of a value that
-    broadcasts to the result."""
+    """Return the strides in bytes of a value that broadcasts to the result of a reduction. They are
+    strides over the dimensions of the reduction's operand."""
     what, dims = step.what, range(step.what.walk.ndim)
     kept = [d for d in dims if what.entry.keepdim or d not in what.dims]
     strides = dict(zip(kept, _strides_over(what.geometry.sizes, x)))
@@ -175,8 +175,8 @@ class Reduced:
         return found + [with_operand(n) if n in self.fused else alone(chain, n) for n in self.ends]
 
     def _with_operand(self, n: int) -> Stage:
-        """Return a reduction whose kernel computes the operand, and the tail if it runs in the same
-        kernel."""
+        """Return the stage of a reduction whose kernel also computes the operand, and the
+        reduction's tail if it runs in this kernel."""
         one, tail = self.fused[n], self.tails.get(n)
         makes, all_results = results(self.chain, n)
         takes, index = list(one.inputs), self.chain.device.index or 0
@@ -185,7 +185,7 @@ class Reduced:
             takes += tail.takes[1:]
 
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            # these tensors are kept until the launch
+            # `made` keeps memory for unneeded results alive until the launch.
             made = all_results(outputs) if tail is None else outputs
             of = [x._address() for x in made], [x._address() for x in inputs]
             one.launch(index, [*of[0], *of[1]] if tail is None else [0, *of[1], *of[0]], scalars)

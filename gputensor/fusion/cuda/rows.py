@@ -42,7 +42,7 @@ def computes_its_softmax(chain: Chain) -> bool:
 
 
 def reads_its_rows(chain: Chain) -> bool:
-    """True if the chain reads results of reductions."""
+    """True if instructions of the chain read results of the chain's operators over rows."""
     read = _read(chain)
     return any([n in read and step.what.takes_rows for n, step in chain.steps.items()])
 
@@ -158,7 +158,8 @@ def _is_within(step: Instruction) -> bool:
 
 
 def _key(step: Instruction) -> Any:
-    """The common parameters of a program's passes: lanes, and the element size."""
+    """Return the parameters that all passes of a program must share: the lanes and the element
+    size."""
     what = step.what
     itemsize = what.kinds[0].itemsize
     if is_softmax(what):

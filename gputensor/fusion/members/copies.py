@@ -95,7 +95,7 @@ def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any],
 
 
 class _Copies:
-    """Records the copies that one operator makes."""
+    """The recorder of the copies that one operator makes."""
 
     def __init__(self, operator: Operator, is_own: Callable[[Table, Any], bool]) -> None:
         self.operator, self.is_own = operator, is_own

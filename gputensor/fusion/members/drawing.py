@@ -62,8 +62,9 @@ def _known(loop: str, shape: Any, place: Any) -> Recorded:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """Return the kernel of a fill operator at key Fuse. It lets `later` record the call's numbers.
-    is_own: returns True if calls for a device reach our kernel."""
+    """Return the kernel of a fill operator at key Fuse. It runs the operator's own kernel, in which
+    `later` records the random numbers. is_own: returns True if calls for a device reach our
+    kernel."""
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         recorder = current.get()

@@ -84,7 +84,8 @@ class _Now(Exception):
 
 
 class _Entry:
-    """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
+    """Substitute for an entry of native/reduce.py that records the call. It has the attributes that
+    `Recorded` reads."""
 
     is_fresh = False
 
@@ -113,7 +114,8 @@ class _Entry:
         """True if operators that read the result may join the chain."""
         if self.axes is None or not self.keepdim:
             return False
-        # On CUDA, this needs a single launch over rows, whose kernel may read a row again.
+        # On CUDA, the reduction must be a single launch over short rows, because the chain's kernel
+        # may read a row again.
         if self.plan.device.type == "cuda":
             from ...kernels.cuda.rows_chain_launch import stage_of
 

@@ -56,15 +56,16 @@ def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
 def _reduced(
     shape: Geometry, axes: tuple[int, ...], keepdim: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes of a result with one element per row, in two forms: over the walk's
-    dimensions, and over the result's own dimensions."""
+    """Return the sizes of a result with one element per row, in two forms: with all dimensions of
+    the walk, and with the dimensions that the result has."""
     sizes = reduced_sizes(shape.sizes, axes, True)
     return sizes, sizes if keepdim else reduced_sizes(shape.sizes, axes, False)
 
 
 class Layout(NamedTuple):
-    """Replaces a plan for operators that have no plan. It has the attributes that `Recorded` reads.
-    walk: the order in which the operator's kernel on a device visits the operand's elements."""
+    """Substitute for a plan, for operators that have no plan. It has the attributes that `Recorded`
+    reads. walk: the order in which the operator's kernel on a device visits the operand's
+    elements."""
 
     device: Any
     common_dtype: dtype
@@ -182,7 +183,8 @@ def _recorded(
 
 
 def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
-    """logsumexp on the CPU; on devices it is composed of other operators."""
+    """Return the recorded form of logsumexp on the CPU. Return None for other devices, on which
+    logsumexp is composed of other operators."""
     shape, place = x._geometry, x._device
     axes = _axes(shape, dim)
     if (

@@ -54,7 +54,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     if reductions.is_one(operator):
         return reductions.recording(operator, below, is_own)
     factory, _ = bound.get(operator, (None, ""))
-    # losses reduce elementwise results
+    # Losses are recorded, too: they are elementwise operators, perhaps with a reduction.
     if factory is None or factory is not criterion.functional and "pointwise" not in operator.tags:
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
@@ -100,8 +100,8 @@ _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
 
-# Positions of the arguments that an operator writes although its schema, which is PyTorch's, does
-# not declare it: the running statistics.
+# Positions of the arguments that an operator writes although its schema does not declare it: the
+# running statistics. The schema is PyTorch's.
 _WRITTEN = {"aten::native_batch_norm": (3, 4)}
 
 
@@ -192,7 +192,8 @@ def _refuse(recorder: Any, operator: Operator) -> None:
 
 
 class _Entry:
-    """Replaces an entry of structured/pointwise/; records the call instead of running it."""
+    """Substitute for an entry of structured/pointwise/. It records the call instead of running
+    it."""
 
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
@@ -246,8 +247,8 @@ class _Entry:
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
-        """Return the entry that runs the operator now. It is found as in eager calls; on devices,
-        the addresses of the operands select it."""
+        """Return the entry that runs the operator now, as in an eager call. On devices other than
+        the CPU, the addresses of the operands select the entry."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

@@ -1,4 +1,4 @@
-"""A storage whose bytes a recorded chain has yet to compute.
+"""A storage whose bytes a recorded chain will compute.
 
 Every access to a tensor's bytes goes through `Storage.data` if `_data` is None; so only this
 property runs pending work, and ordinary storages pay nothing.
@@ -53,7 +53,8 @@ class Pending(Storage):
 
 
 def _has_bytes(found: Any) -> bool:
-    """True if `found` is a value that `_array` can have in an ordinary Storage."""
+    """True if the object whose `_array` is `found` has become an ordinary Storage. In a pending
+    storage, `_array` is a recording."""
     return found is None or type(found) is ndarray
 
 

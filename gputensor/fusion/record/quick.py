@@ -115,7 +115,7 @@ class _Known:
     def told(
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
-        """Call the kernel. If it did nothing but record one step, remember the step. known: the
+        """Call the kernel. If its only effect was to record one step, remember the step. known: the
         list whose function is replaced, because a short cut may hold this list; None means the list
         at `recorders[key]`.
         """

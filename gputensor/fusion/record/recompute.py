@@ -100,9 +100,9 @@ def split(
 
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
-    """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
-    tensor. This function drops its own references to the tensors when it returns, so `split` does
-    not count them."""
+    """Return two dicts: the id of a storage -> the tensors over this storage that nodes hold, and
+    the id of a tensor -> the number of nodes that hold it. The references in this function end when
+    it returns, so `split` does not count them."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -189,7 +189,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
 def _copied(
     held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
 ) -> int:
-    """Record steps in the recording `target`. Return the number that the last step has there."""
+    """Record steps in the recording `target`. Return the number of the last step in `target`."""
     read = {code for n in steps for code in held.settled()[n][1]}
     known = {
         3 * n + 1: target.input(x, 0, held.steps[n][0].geometry, None)

@@ -200,7 +200,8 @@ class Recorder:
         return recording, recording.add(what, tuple(codes), beside)
 
     def taking(self, what: Recorded) -> Recording:
-        """Return the open recording for results of this place. quick.py finds it as `latest`."""
+        """Return the open recording for results of this place, and set `latest`, which quick.py
+        reads."""
         recording = self.latest = self.open.get(what.at) or self.opened(what)
         return recording
 
@@ -297,7 +298,7 @@ class StandIn:
     def remember(self, key: Any, real: Any) -> Any:
         if len(self.plans) >= _BOUND:
             self.plans.clear()
-        # A WideEntry calls operators, and these are recorded.
+        # A WideEntry is not replaced: it calls other operators, and these are recorded.
         is_kept = isinstance(real, (self.entry, WideEntry))
         made = real if is_kept else self.entry(self.operator, real)
         self.plans[key] = made
@@ -305,8 +306,8 @@ class StandIn:
 
 
 def kernels_of(operator: Operator, entry: type) -> tuple[Any, ...]:
-    """Return the operator's kernels, made again for a StandIn: the kernel of all devices, or the
-    CPU's kernel and the kernel of all other devices."""
+    """Return the operator's kernels, made for a StandIn instead of the operator: one kernel for all
+    devices, or one for the CPU and one for all other devices."""
     factory, loop = bound[operator]
     made = factory(StandIn(operator, entry), loop)
     return made if type(made) is tuple else (made,)

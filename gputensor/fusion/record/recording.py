@@ -79,7 +79,7 @@ class Recording:
         # Further places for which the recording is open: copies to other layouts, and results with
         # one element per row.
         self.others: tuple[Any, ...] = ()
-        # Weak references to keepers of values needed only by backward; see recompute.py.
+        # Weak references to the objects that save pending tensors for backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
         # _inputs: (storage, offset, geometry, ndarray or None) of each input. found: the codes of
         # inputs and of numbers.
@@ -145,8 +145,9 @@ class Recording:
     def append(
         self, other: Recording, numbers: Iterable[int], known: dict[int, int]
     ) -> dict[int, int]:
-        """Append steps of another recording. known: codes in that recording -> codes here. Return a
-        copy of `known` with the codes of the steps' operands and results added."""
+        """Append steps of the recording `other`. known: codes in `other` -> codes in this
+        recording. Return a copy of `known` with the codes of the steps' operands and results
+        added."""
         codes, steps = {**known}, other.settled()
 
         def code_of(code: int) -> int:
@@ -221,7 +222,7 @@ class Recording:
             _recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Do not run the recording any more. Drop all data that was needed only to run it."""
+        """Mark the recording as run. Drop all data that was needed only to run it."""
         self.is_run = True
         self.recorder.pending.pop(self, None)
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
@@ -286,9 +287,9 @@ class Recording:
         return self._distinct()[1][number] == number
 
     def _distinct(self) -> tuple[list[_Step], list[int]]:
-        """Return the steps, and for each step the number of the first equal step, because equal
-        steps are computed once. Copies are replaced by their operands: see Note [A chain of several
-        layouts]."""
+        """Return the steps, and for each step the number of the first equal step, which is computed
+        in place of all equal steps. Steps that read a layout copy read its operand instead: see
+        Note [A chain of several layouts]."""
         steps: list[_Step] = []
         first: list[int] = []
         numbers: dict[_Step, int] = {}
@@ -335,5 +336,6 @@ _ALONE = [*map(getrefcount, [object()])][0]
 
 
 def _type(scalar: Any) -> Any:
-    """Return the type of a scalar, as part of the chain."""
+    """Return the part of a scalar that a chain contains: the type of a number or a Stream, or the
+    value itself for any other scalar."""
     return type(scalar) if type(scalar) in NUMBERS or type(scalar) is Stream else scalar

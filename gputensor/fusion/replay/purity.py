@@ -66,7 +66,8 @@ CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
     Generator,  # allowed, because only operators draw from a generator, and operators are traced
 )  # fmt: skip
-# Functions that return an object whose code runs after the call, so they are rejected.
+# Flags of functions that are rejected, because they return an object whose code runs after the
+# call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 MISSING = object()
 _NEVER = object()
@@ -74,7 +75,8 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Impure(Exception):
-    """A function cannot be replayed. The message is a clause with the function as its subject."""
+    """Raised if a function cannot be replayed. The message is a clause whose subject is the
+    function."""
 
 
 class Outside:
@@ -101,8 +103,8 @@ class Outside:
         return all([found_in(where, name) is value for where, name, value in self.others])
 
     def given(self) -> tuple[Any, ...]:
-        """Return the current values at the places of the tensors that the function reads from
-        outside."""
+        """Return the current values of the variables in which the function found tensors outside
+        of it."""
         return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
@@ -191,7 +193,7 @@ class Outside:
 
 
 def found_in(where: Any, name: str) -> Any:
-    """Return a dict's value or an object's attribute, or MISSING if there is none."""
+    """Return an item of a dict or an attribute of an object, or MISSING if it does not exist."""
     try:
         return where.get(name, MISSING) if type(where) is dict else getattr(where, name, MISSING)
     except ValueError:  # the cell is empty: its variable was deleted
@@ -244,7 +246,7 @@ def _has_text(value: Any) -> bool:
     return type(value) is str or type(value) is tuple and any([_has_text(x) for x in value])
 
 
-# Operators that write elements of their operand and have no other effect.
+# Tags of in-place operators that write elements of their operand and have no other effect.
 _WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 

@@ -80,11 +80,11 @@ class Statements:
             self._tensor(n)
 
     def _draw(self) -> None:
-        """Take the random numbers of the call from their generators."""
+        """Write statements that take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            # in a capture, the position in the random stream must be read when the graph is
-            # replayed
+            # The Python must run in a capture, because the position in the random stream must be
+            # read when the graph is replayed.
             names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
@@ -98,7 +98,8 @@ class Statements:
             self.lines.append(f"stream{n} = of_stream{n}()")
 
     def _array(self, n: int) -> str:
-        """Return the name of a value's array."""
+        """Return the name of a value's array. If the array does not exist, write statements that
+        make it."""
         if n not in self._arrays:
             self._arrays.add(n)
             x = self._tensor(n)
@@ -107,7 +108,8 @@ class Statements:
         return f"v{n}"
 
     def _tensor(self, n: int) -> str:
-        """Return the name of a value's tensor."""
+        """Return the name of a value's tensor. If the tensor does not exist, write statements that
+        make it."""
         if n < self._trace.n_given:
             return f"x{self._places[n]}"
         # the lines do the work of `from_array` for a thread outside of every block
@@ -127,7 +129,8 @@ class Statements:
         self.lines.append(f"t{n} = allocate(g{n}_, device{n})")
 
     def _count(self, n: int, is_counted: bool = False) -> None:
-        """Write the version of a chain's result. is_counted: the chain may have counted writes."""
+        """Write statements that set the version of a chain's result. is_counted: the run of the
+        chain may have increased the version."""
         version = self._trace.versions.get(n)
         if version:
             self.lines.append(f"t{n}._get_storage().version = {version}")
@@ -226,7 +229,8 @@ class Statements:
         self.lines.append(f"{name} = new_{name}()")
 
     def _views_of(self, step: Step, roots: dict[int, _Root]) -> None:
-        """Write arrays over the memory of their base, for views that only chains read."""
+        """Write statements that make arrays over the memory of a base, for views that only chains
+        read."""
         for n in step.makes:
             base, offset, shape = roots[n]
             self.names[f"g{n}_"] = shape
@@ -265,12 +269,12 @@ class Statements:
 
 
 def _is_of_array(shape: Geometry) -> bool:
-    """True if a CPU tensor of this layout may be made from an array that is allocated alone."""
+    """True if a CPU tensor of this layout may be made from an array that has its own allocation."""
     return shape.is_contiguous and not shape.dtype.is_float8
 
 
 def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
-    """Return the views of dense CPU memory that only chains read."""
+    """Return value -> _Root for the views of dense CPU memory that only chains read."""
     roots: dict[int, _Root] = {}
     dense = {n: x._geometry for n, x in enumerate(given) if x._device is CPU}
     for step in trace.steps:
@@ -288,8 +292,8 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
 
 
 def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
-    """Return the views that an operator makes. The result is empty if the base is not dense, or
-    if NumPy does not have the dtype."""
+    """Return value -> _Root for the views that an operator makes. The dict is empty if the base is
+    not dense, or if NumPy does not have the dtype."""
     if step.offsets is None:
         return {}
     base = step.takes[0]
@@ -307,8 +311,8 @@ def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -
 
 
 def _function_of(operator: Operator) -> Callable[..., Any]:
-    """Return the function by which native code calls an operator, with its short cuts, or a
-    function that calls the operator through its table."""
+    """Return a function that calls an operator: the function that native code uses, with short
+    cuts, or a function that calls the operator through its table."""
     name = operator.qualified_name.removeprefix("aten::").replace(".", "_")
     if name in index.CALLS:
         found: Callable[..., Any] = getattr(calls, name)

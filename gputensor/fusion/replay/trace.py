@@ -30,7 +30,7 @@ _TAGS = frozenset(
 
 
 class Unlike(Exception):
-    """A call cannot be replayed. The message is a clause with the call as its subject."""
+    """Raised if a call cannot be replayed. The message is a clause whose subject is the call."""
 
 
 class Taken(NamedTuple):
@@ -59,8 +59,8 @@ class Step:
 
 
 class Trace:
-    """A trace of one call. why: the reason why the call cannot be replayed, or None. draws: the use
-    of generators, in order: the stream, the generator and the number of random numbers."""
+    """A trace of one call. why: the reason why the call cannot be replayed, or None. draws: the
+    uses of generators in order, each as (stream, generator, number of random numbers)."""
 
     why: str | None
 
@@ -90,7 +90,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            # Drop these references: a chain stores each result to which something refers.
+            # Drop these references, because a chain stores each result to which something refers.
             self._let_go()
 
     def _let_go(self) -> None:
@@ -101,7 +101,8 @@ class Trace:
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
         scalars: list[Any], reason: str, recorded: list[Any],
     ) -> None:  # fmt: skip
-        """Called after each chain. recorded: its whole recording, including unneeded steps."""
+        """Record that a chain ran. recorded: all steps of the chain's recording, including unneeded
+        steps."""
         if self.why is not None:
             return
         is_late = reason.startswith(("the block is left", "it has", "another chain"))
@@ -139,7 +140,7 @@ class Trace:
     def drew(
         self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
     ) -> None:
-        """Called when a part of a generator's stream is taken. waits: True if a chain computes the
+        """Record that a part of a generator's stream was taken. waits: True if a chain computes the
         numbers later."""
         if waits and not self._within:
             self.draws.append((stream, *source))
@@ -147,7 +148,8 @@ class Trace:
             self.why = self.why or f"runs {operator.short_name} at once"
 
     def begin(self, operator: Operator) -> None:
-        """Called before each operator that is not recorded; `end` is called after it."""
+        """Record the start of an operator that is not part of a chain. `end` is called after the
+        operator."""
         if not self._within and self.why is None and _has_effects(operator):
             self.why = f"runs {operator.short_name}"
         self._within += 1
@@ -273,7 +275,8 @@ def _place(x: Tensor) -> Any:
 
 
 def _has_effects(operator: Operator) -> bool:
-    """True if the operator may have another effect than its results, or other results each time."""
+    """True if the operator may have effects other than its results, or different results for equal
+    operands."""
     return (
         operator.namespace != "aten" or not _TAGS.isdisjoint(operator.tags)
         or "batch_norm" in operator.short_name

@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# Upper limit of strides and dilations. Larger ones give the same result: with such a stride there
-# is only one window, with such a dilation only one kernel element.
+# Upper limit of strides and dilations. Larger values give the same result: a stride of this size
+# occurs only with a single window, and a dilation of this size only with a kernel of one element.
 _MOST = 1 << 62
 
 
@@ -47,7 +47,7 @@ def weight_gradient(
 
 def _is_done(answer: int) -> bool:
     """Return True if the loop accepted the call. Raises: MemoryError if the loop could not allocate
-    its panels. There is no fallback, because the composed convolution would need even more
+    its panels. A convolution by matrix products is no alternative, because it needs even more
     memory."""
     if answer < 0:
         raise MemoryError

@@ -15,14 +15,14 @@ from . import library
 
 _place = library.function("copy_pieces", "place")
 _join = library.function("copy_pieces", "join")
-# The library's functions accept at most this many integers, and this many source arrays.
+# The library's functions accept at most _MOST_NUMBERS integers and _MOST_SOURCES source arrays.
 _MOST_NUMBERS, _MOST_SOURCES = 64, 31
 # For fewer bytes than this, NumPy's call is faster.
 _SMALL = 1 << 14
 
 
 def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
-    """Write pieces of `src` into `dst`, and `value` between the pieces."""
+    """Write the pieces of `src` into `dst`, and `value` into all other elements of `dst`."""
     numbers = _numbers(pieces)
     if len(numbers) > _MOST_NUMBERS or _place(dst, src, value, *numbers):
         numpys.place(dst, src, value, pieces)

@@ -11,8 +11,8 @@ from ...runtime import cpu
 from ..cpu import fill as numpys
 from . import library
 
-# Below this number of bytes, NumPy's fill is faster than the compiled copy of one element to all
-# places.
+# Below this number of bytes, NumPy's fill is faster than the compiled loop that copies one element
+# to all elements of `dst`.
 _SMALL = 1 << 18
 
 _copy = library.function("copy", "copy")

@@ -28,8 +28,8 @@ _LOOPS = {n: f"gather {n}" for n in (1, 2, 4, 8, 16)}
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """Like np.take_along_axis. All indices must be in range. `index` has the sizes of x except
-    along the axis."""
+    """Return the elements of x at `index` along `axis`, as np.take_along_axis does. All indices
+    must be in range. `index` has the sizes of x except along the axis."""
     if index.dtype != np.int64:
         return numpys.taken(x, index, axis)
     found = cpu.empty(index.shape, x.dtype)

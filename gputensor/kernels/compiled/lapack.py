@@ -18,7 +18,8 @@ import numpy as np
 from ...runtime import blas
 from . import library
 
-# By dtype character: the first letter of LAPACK's function names, and our name of the dtype.
+# For each dtype character: the first letter of LAPACK's function names, and gputensor's name of the
+# dtype.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # The library's own loops are several times faster than LAPACK for real matrices with up to _TINY
 # rows and right-hand sides with up to _TINY_COLUMNS columns. See loops/tiny.h.
@@ -28,7 +29,8 @@ Bound = Callable[..., int]
 
 
 class Absent(Exception):
-    """Raised if the library lacks a function, or SciPy lacks the LAPACK function that it calls."""
+    """The error for a function that the library lacks, or for a LAPACK function that SciPy
+    lacks."""
 
 
 @cache

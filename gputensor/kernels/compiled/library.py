@@ -27,8 +27,8 @@ _NUMBER = -1
 
 
 class Choice(NamedTuple):
-    """The capability whose loops run. reason: why no better capability runs; "" if this is the
-    best one. remedy: advice for the user; "" if there is none."""
+    """The CPU capability whose loops are used. reason: why a better capability is not used; "" if
+    this one is the best. remedy: advice for the user; "" if there is none."""
 
     capability: str
     reason: str
@@ -71,8 +71,9 @@ def choice() -> Choice:
 
 
 def _absent(name: str) -> Any:
-    """Raise for a name that the library lacks because it was built from older sources (PEP 562)."""
-    if name.startswith("__"):  # Tools look up special names in every module.
+    """Raise an error for a name that the library lacks, because the library was built from older
+    sources. This is the `__getattr__` of the library's module (PEP 562)."""
+    if name.startswith("__"):  # Tools test whether a module has special names.
         raise AttributeError(name)
     raise errors.old_library(name)
 
@@ -109,9 +110,10 @@ def program(
     row: int = 0, shapes: tuple[tuple[int, ...], ...] = (),
     wholes: tuple[tuple[str, int, int] | None, ...] = (),
 ) -> Loop | None:  # fmt: skip
-    """Build a program of several operators, or return None. Values are numbered: first the inputs,
-    then the result of each step. dtypes: the dtype codes of the inputs. A negative operand stands
-    for a Python number; -1 is the first number.
+    """Return a compiled program of several operators, or None if the library cannot build the
+    program. Values are numbered: first the inputs, then the result of each step. dtypes: the dtype
+    codes of the inputs. A step's operands are indices of values. A negative operand stands for a
+    Python number; -1 stands for the first Python number.
 
     steps: (family, op, code of the computation's dtype, code of the result's dtype, operands,
     params). Family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`.

@@ -31,8 +31,8 @@ _ROWS_OF_PAIRS = 4
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Return True if a product of f32 matrices (m, k) and (k, n) is computed transposed.
-    is_column_major: the layout of the (k, n) matrix."""
+    """Return True if `mm` computes the product of f32 matrices (m, k) and (k, n) as a transposed
+    product. is_column_major: the layout of the (k, n) matrix."""
     return is_column_major and 1 < m <= _FEW_ROWS and m * n * k >= _MANY_PRODUCTS and n > _FEW_ROWS
 
 

@@ -8,7 +8,7 @@ from ...core.dtype import of_ours
 from ..cpu import nonzero as numpys
 from .library import function
 
-_PER_BLOCK = 4096  # This number of marks per block must equal the number in loops/nonzero.cpp.
+_PER_BLOCK = 4096  # The number of elements per block, as in loops/nonzero.cpp.
 _FEW = 512  # Up to this number of elements, a single NumPy call is faster.
 
 

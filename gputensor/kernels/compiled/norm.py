@@ -29,7 +29,8 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _neither(ndim: int, of: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrays of one element that stand for a scale and a shift that are not given.
+    """Return the scale and the shift for a call without both: a one and a zero, as arrays of one
+    element.
 
     The arrays are cached, so callers must not write to them.
     """
@@ -43,7 +44,7 @@ def normalized(
     of = _computed(x)
     if scale is None and shift is None:
         by, more = _neither(x.ndim, of)
-    else:  # The loop needs two parameters of equal sizes.
+    else:  # The loop needs a scale and a shift of equal sizes.
         by = np.ones(shift.shape, of) if scale is None else _dense(scale, of)
         more = np.zeros(by.shape, of) if shift is None else _dense(shift, of)
     to = mean, rstd

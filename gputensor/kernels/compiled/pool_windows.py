@@ -11,7 +11,7 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_ONES = (1, 1, 0, 1)  # These are kernel, step, pad and dilation of a window of one element.
+_ONES = (1, 1, 0, 1)  # The kernel, step, pad and dilation of a window of one element.
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")
@@ -81,8 +81,8 @@ def _index(ndim: int, count: int) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=256)
 def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
-    """Extend window parameters to three spatial dimensions. `ones` are the parameters of a window
-    of one element, for the added dimensions."""
+    """Extend window parameters to three spatial dimensions. In the added dimensions, the parameters
+    are `ones`: those of a window of one element."""
     lead = 3 - len(windows[0])
     return tuple([n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)])
 
@@ -90,8 +90,9 @@ def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:
-    """Write weighted sums of elements along an axis. at: for each tap and result, the int32 index
-    of the element; a negative index means no element. by: the weights."""
+    """Write weighted sums of elements along an axis. at: for each filter tap and each result, the
+    int32 index of the element to read; a tap with a negative index is skipped. by: for each tap and
+    each result, the weight."""
     if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
         return False
     n = math.prod(x.shape[axis + 1 :])

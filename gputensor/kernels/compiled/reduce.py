@@ -22,7 +22,7 @@ Loop = numpys.Loop
 
 _TRUTHS = ("any", "all")
 _EXTREMES = ("amax", "amin")
-# By item size: the dtype that stores a pair of elements as one element.
+# For each item size: a dtype that is twice as wide, so that one element of it stores a pair.
 _PAIRS = {1: int16, 2: int32, 4: int64, 8: complex128}
 
 
@@ -58,9 +58,9 @@ def _in_two(x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: b
 def aminmax(
     x: np.ndarray, of: dtype, axes: tuple[int, ...] | None, sizes: tuple[int, ...], keepdims: bool
 ) -> np.ndarray | None:
-    """Compute the smallest and the greatest element in one pass over x. Return an array whose last
-    dimension holds the two, or None if there is no compiled loop. sizes: the result's sizes without
-    that dimension."""
+    """Return the smallest and the greatest elements, computed in one pass over x. The last
+    dimension of the returned array contains these two elements. Return None if there is no compiled
+    loop. sizes: the result's sizes without the last dimension."""
     loop = None if of.category in (BOOL, COMPLEX) else _both(of)
     if loop is None:
         return None
@@ -89,14 +89,13 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
         if given.category == BOOL and op in ("sum", "nansum"):
             return "count 8"
         if given.category > INTEGER and compute is uint64:
-            return None  # Values of 2**63 and more have no compiled loop.
+            return None  # No compiled loop casts floats of 2**63 and more to uint64.
         return f"{'prod' if op == 'prod' else 'sum'} i64"
     return None
 
 
 def _bits(given: dtype) -> str:
-    """Return the library's name of the bit mask by which a loop tests whether an element is
-    nonzero."""
+    """Return the part of a loop's name that selects the loop's test for nonzero elements."""
     if given.category == COMPLEX:
         return given.short
     if given.category == FLOATING:

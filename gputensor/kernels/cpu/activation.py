@@ -107,7 +107,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # The two formulas differ in the sign of zeros.
+    return where(x < 0, below, above, below)  # For -0.0, the formulas may give different signs.
 
 
 def _mish(x: Any) -> Any:
@@ -138,7 +138,7 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    """Return softshrink of x. Elements near zero become zeros that keep the element's sign."""
+    """Return softshrink of x. A result of zero has the sign of the element."""
     made = _clipped(x, -by, by)
     np.subtract(x, made, made)
     return signed(made, x)

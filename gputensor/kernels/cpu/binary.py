@@ -81,8 +81,8 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 
 
 def _integers_or(floating: Callable[..., Any]) -> Callable[..., Loop]:
-    """Return a function that makes loops. A loop for integers uses the ufunc, a loop for floats
-    uses `floating`."""
+    """Return a function that makes the loop of a division. For integers the loop uses the ufunc,
+    for floats it uses `floating`."""
 
     def build(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         if common.category == FLOATING:
@@ -140,7 +140,8 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     return loop_found
 
 
-# From this number of elements on, several NumPy ufuncs are faster than one C function.
+# From these numbers of elements on, several NumPy ufuncs are faster than one ufunc that calls a C
+# function for each element.
 _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
 # If an f32 quotient is below this limit, its f64 value has the correct integer part, and the
 # product of this integer and the divisor is exact.
@@ -161,7 +162,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    # The rest is NaN if, for example, a divisor is infinite.
+    # np.fmod handles all cases in which `rest` is NaN, such as an infinite divisor.
     if np.isnan(np.maximum.reduce(rest, None)):
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
@@ -335,8 +336,8 @@ def _of_one(loop: Loop) -> Loop:
 def _threshold(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Select `grad` where x exceeds the threshold, and 0 elsewhere. A product with a mask would
-    give NaN for infinity times zero."""
+    """Return a loop that selects `grad` where x exceeds the threshold, and 0 elsewhere. A product
+    with a mask would give NaN for infinity times zero."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)
 

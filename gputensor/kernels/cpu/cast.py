@@ -38,8 +38,9 @@ _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
 # Constants for the conversion of f16. _MANY: from this number of elements on, bit operations are
-# faster than NumPy's cast. _KEPT: the mask of a shifted word. _BIAS: 2 to the power of the
-# difference of the exponent biases. _INFINITE: the bits of infinity times two.
+# faster than NumPy's cast. _KEPT: a mask of the bits of a shifted word that come from the f16
+# number. _BIAS: 2 to the power of the difference of the exponent biases. _INFINITE: the bits of
+# infinity, shifted left by one bit.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -151,7 +152,7 @@ def _float_to_uint64(array: np.ndarray) -> np.ndarray:
     whole = _float_to_integer(array, _uint64)
     large = (array >= _TWO_63) & (array < _TWO_64)
     if large.any():
-        # This is exact: floats of this size are multiples of 2^11 or more.
+        # Both steps are exact, because floats of this size are multiples of 2^11.
         whole[large] = (array[large] - _TWO_63).astype(_uint64) + _uint64.type(2**63)
     return whole
 

@@ -16,7 +16,8 @@ _float64 = np.dtype(np.float64)
 
 
 def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
-    """Write `src`, scaled, into `dst` of the same sizes (N, C, …). They share no memory.
+    """Write `src`, scaled and shifted per channel, into `dst`. Both arrays have the sizes (N, C, …)
+    and share no memory.
 
     scale, bias: one number per channel. The function suppresses NumPy's warnings itself: call it
     without `quiet`.

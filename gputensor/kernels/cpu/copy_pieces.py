@@ -15,8 +15,8 @@ import numpy as np
 
 class Piece(NamedTuple):
     """A run of `size` indices in one dimension of dst. Its elements are copied from src, beginning
-    at index `begin`, in steps of `step` (1, 0, -1). If `begin` is negative, its elements get a
-    constant value."""
+    at index `begin`, in steps of `step` (1, 0, -1). If `begin` is negative, the run's elements get
+    a constant value."""
 
     size: int
     begin: int
@@ -28,7 +28,7 @@ Pieces = tuple[tuple[Piece, ...], ...]
 
 
 def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
-    """Write pieces of `src` into `dst`, and `value` between the pieces."""
+    """Write the pieces of `src` into `dst`, and `value` into all other elements of `dst`."""
     for box in itertools.product(*[_placed(of) for of in pieces]):
         to = dst[tuple([slice(start, start + piece.size) for start, piece in box])]
         if any([piece.begin < 0 for _, piece in box]):

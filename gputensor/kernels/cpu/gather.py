@@ -31,8 +31,8 @@ def gather(
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """Like np.take_along_axis. All indices must be in range. `index` has the sizes of x except
-    along the axis."""
+    """Return the elements of x at `index` along `axis`, as np.take_along_axis does. All indices
+    must be in range. `index` has the sizes of x except along the axis."""
     found: np.ndarray = np.take_along_axis(x, index, axis)
     return found
 

@@ -20,6 +20,6 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """Return the histogram of points (n, edges), or None if the caller must use its general
-    code."""
+    """Return None: the caller must use its general code. The compiled function of this name returns
+    the histogram of the points x (n, len(edges))."""
     return None

@@ -16,13 +16,13 @@ import numpy as np
 from .cast import number
 
 _BLAS = frozenset("fdFD")
-# Multiplies two matrices of a BLAS type into a new row-major array.
+# `dot` multiplies two matrices of a BLAS type. The result is row-major.
 dot = np.ndarray.dot
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Return True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n). is_column_major:
-    the layout of the (k, n) matrix."""
+    """Return True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n): never, if there
+    are no compiled loops. is_column_major: the layout of the (k, n) matrix."""
     return False
 
 
@@ -69,8 +69,8 @@ def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return made
 
 
-# Casting both operands to f64 is faster if there are at least this many multiplications per element
-# of the operands.
+# If there are more than this many multiplications per element of the operands, BLAS in f64 is
+# faster than NumPy's integer loops, although both operands must be cast.
 _MANY = 16
 
 
@@ -97,10 +97,10 @@ _LARGE = 1 << 18
 
 
 # OpenBLAS packs all rows of the first operand, some hundred columns at a time, and does not release
-# the memory: 22 MB per thread for 33,278 rows, as in the weight gradient of a vocabulary. A product
-# is therefore divided into blocks of at least _ROWS rows, which halves the memory in this example.
-# A block ends with a wait for all threads, so products with fewer than _WORK multiplications per
-# row are not divided.
+# the memory: 22 MB per thread for 33,278 rows, as in the weight gradient of an output layer with
+# one row per word of a vocabulary. A product is therefore divided into blocks of at least _ROWS
+# rows, which halves the memory in this example. A block ends with a wait for all threads, so
+# products with fewer than _WORK multiplications per row are not divided.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 

@@ -37,9 +37,9 @@ def over(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
-    """Write the 1-d `values`, in order, to the elements at which the mask is true; return 0. If
-    there are fewer values, write nothing and return the number of these elements. mask: broadcast
-    to the sizes of x."""
+    """Write the 1-d `values`, in order, to the elements at which the mask is true; return 0. If the
+    mask has more true elements than `values` has elements, write nothing and return the number of
+    true elements. mask: broadcast to the sizes of x."""
     mask = over(x, mask)
     count = nonzero_count(mask)
     if count > values.size:

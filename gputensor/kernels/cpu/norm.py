@@ -19,8 +19,8 @@ def normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize x (R, …) over all dimensions but the first. scale and shift: (R or 1, …) or
-    None."""
+    """Write x (R, …), normalised over all dimensions except the first, to `out`, and the statistics
+    to `mean` and `rstd`. scale and shift: (R or 1, …) or None."""
     found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps)
     out[...] = _affine(found, scale, shift)
     mean[...] = middle.reshape(mean.shape)
@@ -31,8 +31,8 @@ def normalized_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Write gradients for x (R, n), and for weight (n) or None. An array is None if its gradient is
-    not requested."""
+    """Write the gradients of x (R, n), weight and bias to of_x, of_weight and of_bias. Each of
+    these three arrays is None if its gradient is not requested. weight: (n) or None."""
     statistics = mean[:, None], rstd[:, None]
     _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
@@ -41,8 +41,8 @@ def grouped_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Write gradients for x (N, G, D, S), normalised over D and S. mean and rstd: (N G). weight: (G
-    D)."""
+    """Write the gradients of x (N, G, D, S), which was normalised over D and S, of weight and of
+    bias. mean and rstd have N * G elements. weight has G * D elements."""
     sizes = (*x.shape[:2], 1, 1)
     statistics = mean.reshape(sizes), rstd.reshape(sizes)
     weight = None if weight is None else weight.reshape(*x.shape[1:3], 1)
@@ -53,7 +53,8 @@ def channels_normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     variance: np.ndarray, rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize x (N, C, S) over all dimensions but C. scale, shift and the statistics: (C)."""
+    """Write x (N, C, S), normalised over all dimensions except C, to `out`, and the statistics to
+    `mean`, `variance` and `rstd`. scale, shift and the statistics: (C)."""
     found, *statistics = _normal(x, (0, 2), eps)
     out[...] = _affine(found, _along(scale), _along(shift))
     for to, of in zip((mean, variance, rstd), statistics):
@@ -64,7 +65,7 @@ def channels_scaled(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float, scale: Any, shift: Any,
     out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize channels by given statistics."""
+    """Write x, normalised with the given statistics of its channels, to `out`."""
     found = (wide(x) - _along(mean)) / np.sqrt(_along(variance) + eps)
     out[...] = _affine(found, _along(scale), _along(shift))
 
@@ -73,8 +74,8 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Like `normalized_backward`, for channels. are_found: True if mean and rstd were computed from
-    x, False if they were given.
+    """Write the gradients of x (N, C, S), weight and bias, as `normalized_backward` does for rows.
+    are_found: True if mean and rstd were computed from x, False if they were given.
     """
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)

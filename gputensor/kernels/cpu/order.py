@@ -10,8 +10,9 @@ import numpy as np
 
 
 def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray | None) -> bool:
-    """Write the sorted rows to `values`, and their indices to `places` unless it is None. Both have
-    the sizes (rows, n). If NumPy's own functions are as fast, write nothing and return False."""
+    """Write nothing and return False: the caller must use NumPy's functions. The compiled function
+    of this name writes the sorted rows to `values`, and their indices to `places` unless it is
+    None. Both have the sizes (rows, n)."""
     return False
 
 

@@ -70,8 +70,8 @@ _MANY = 512
 
 
 def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop:
-    """Return a faster equivalent of `loop` for many elements of a 16-bit operand, or `loop`
-    itself."""
+    """Return a loop that computes the same as `loop` but is faster for `numel` elements of 16-bit
+    operands. Return `loop` itself if there is none."""
     arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
@@ -260,9 +260,9 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return a callable, and the arguments that follow the `count` arrays in its call. If no
-        array needs a cast, the callable is `function` itself: NumPy allocates the result, and there
-        is no final cast."""
+        """Return (callable, rest). The callable is called with `count` arrays, followed by the
+        arguments `rest`. If no array needs a cast, the callable is `function` itself: NumPy
+        allocates the result, and there is no final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):

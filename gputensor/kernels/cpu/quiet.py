@@ -59,7 +59,8 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
         try:
             raise error
         finally:
-            # The error's traceback refers to this frame, which would be a reference cycle.
+            # The error's traceback refers to this frame, so the variable `error` would create a
+            # reference cycle.
             del error
     try:
         context = _spares.pop()

@@ -30,7 +30,7 @@ _SCALES = {
     ("V", 2): (56, 2.0**-8),
 }  # fmt: skip
 
-# Called with words and a dtype. It returns an array with one number for each word.
+# A function (random words, dtype) that returns an array with one number for each word.
 Make = Callable[[np.ndarray, np.dtype], np.ndarray]
 
 
@@ -78,7 +78,8 @@ def cauchy(dst: np.ndarray, seed: int, offset: int, median: float, sigma: float)
 
 
 def geometric(dst: np.ndarray, seed: int, offset: int, p: float, _: float) -> None:
-    """Fill `dst` with the number of tries up to the first success. Integers are computed in f64."""
+    """Fill `dst` with geometric numbers: the number of trials up to and including the first
+    success. Integer results are computed in f64."""
     scale = 1 / math.log1p(-p)
     _fill(
         dst, seed, offset,
@@ -87,7 +88,7 @@ def geometric(dst: np.ndarray, seed: int, offset: int, p: float, _: float) -> No
 
 
 def bernoulli(dst: np.ndarray, seed: int, offset: int, limit: int, _: int) -> None:
-    """Write 1 if the word's upper 53 bits are below `limit`, otherwise 0."""
+    """Write 1 where the upper 53 bits of the random word are below `limit`, and 0 elsewhere."""
     _fill(dst, seed, offset, lambda words, of: words >> np.uint64(11) < np.uint64(limit))
 
 

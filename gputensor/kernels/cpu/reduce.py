@@ -82,7 +82,7 @@ def _count_nonzero(
 
 
 def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
-    """Make the loop of a reduction. It passes the dtype of the computation to `function`."""
+    """Return the loop of a reduction, which passes the dtype of the computation to `function`."""
 
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
@@ -93,7 +93,8 @@ def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
 
 
 def _skipping_nan(plain: Loop) -> Loop:
-    """Make a sum that skips NaN. It searches for NaN only if the plain sum is NaN."""
+    """Return a loop that sums all elements except NaN. The loop searches for NaN only if the plain
+    sum is NaN."""
 
     def loop(array: np.ndarray, *args: Any) -> Any:
         found = plain(array, *args)
@@ -127,7 +128,7 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
     """Return the reduced axis along which NumPy adds one element at a time. Return None if there is
-    no such axis or it is short."""
+    no such axis or the axis is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
         return None  # NumPy sums a single contiguous run pairwise.

@@ -16,7 +16,7 @@ _FROM = 2048
 
 
 def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
-    """Like `np.where(condition, a, b)`. `out`, if given, must have the result's dtype.
+    """Return `np.where(condition, a, b)`. `out`, if given, must have the result's dtype.
 
     The condition is an array of bool. `out` may be `a` or `b`.
     """
@@ -59,8 +59,8 @@ def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
 
 
 def signed(made: np.ndarray, x: np.ndarray) -> Any:
-    """Set the sign bit of `made` where the sign bit of `x` is set. Only zeros of `made` may have
-    another sign than `x`."""
+    """Return `made` with the sign bit set where the sign bit of `x` is set. Each nonzero element of
+    `made` must have the sign of `x` already."""
     lane = _LANES[x.itemsize]
     bits = np.bitwise_and(x.view(lane), np.iinfo(lane).min)
     return np.bitwise_or(bits, made.view(lane), bits).view(x.dtype)

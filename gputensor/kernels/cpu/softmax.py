@@ -38,7 +38,7 @@ def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: n
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    """Cast to the dtype of the computation. Make a 0-d operand a row of one element."""
+    """Return x in the dtype of the computation. A 0-d x becomes a row of one element."""
     return np.atleast_1d(wide(x))
 
 

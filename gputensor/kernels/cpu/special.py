@@ -18,7 +18,7 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# After this many steps of a recurrence, the loop checks whether it can end.
+# After each group of this many steps of a recurrence, the loop ends if all values are NaN.
 _STRIDE = 64
 # Polynomials of a higher degree are not computed, as in include/math/special.cuh.
 _HIGHEST = 2**20
@@ -61,8 +61,8 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _scipy("airy")(x)[0], np.nan)
 
 
-# Poles and infinities are rare. Separate passes set their results; a pass is skipped if there are
-# none.
+# Separate passes set the results at poles and infinities. A pass is skipped if an array has no such
+# elements, which is the usual case.
 
 
 def _digamma(x: Any) -> Any:
@@ -111,8 +111,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """Extend SciPy's zeta to q < 0, where the function is defined for integer x: add terms of the
-    series until q is positive.
+    """Return SciPy's zeta, extended to q < 0. There the function is defined for integer x: terms of
+    its series are added until q is positive.
     """
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
@@ -163,8 +163,8 @@ def _times_log(log: Any) -> Callable[..., Any]:
 def _polynomial(
     first: Callable[[Any], Any], step: Step, is_shifted: bool = False
 ) -> Callable[..., Any]:
-    """Make the function p_n(x), with n truncated to an integer. Its result is 0 for negative and
-    infinite n, and NaN for n beyond _HIGHEST.
+    """Return a function of (x, n) that computes the polynomial p_n(x), with n truncated to an
+    integer. The result is 0 for negative and infinite n, and NaN for finite n above _HIGHEST.
 
     p_0 is 1 and p_1 is `first`. The computation is in f64, as on CUDA, because f32 loses digits
     near a zero of the polynomial.
@@ -206,7 +206,7 @@ _CHEBYSHEV: dict[str, Callable[[Any], Any]] = {
     "t": lambda x: x, "u": lambda x: 2 * x, "v": lambda x: 2 * x - 1, "w": lambda x: 2 * x + 1,
 }  # fmt: skip
 
-# A text is the name of one of SciPy's ufuncs.
+# A string is the name of a ufunc in scipy.special.
 LOOPS: dict[str, Callable[..., Any] | str] = {
     "airy_ai": _airy_ai,
     "bessel_j0": "j0",

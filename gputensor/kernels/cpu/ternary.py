@@ -30,21 +30,22 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # The share is the weight counted from the nearer end. Counted from `end`, it is weight - 1.
+    # `share` is the weight relative to the nearer end: `weight` for `start`, weight - 1 for `end`.
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
-    """Replace NaN and infinities in each part of complex numbers by the real scalars."""
+    """Replace NaN and infinities by the scalars. For complex numbers, the real parts of the scalars
+    replace them in each part."""
     if np.isfinite(x).all():
         return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
 def _is_one(value: Any) -> bool:
-    """Return True for a factor of 1. A product with 1 is skipped, because the product would turn
-    complex infinities into NaN."""
+    """Return True for a real factor of 1, with which a product can be skipped. A product with
+    complex 1 is computed, because it turns infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 

@@ -37,8 +37,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _composed(
     function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """Make a loop from a function of several ufuncs, which gets arrays in the dtype of the
-    computation."""
+    """Return a loop that casts its input to the dtype of the computation and calls `function`,
+    which is composed of several ufuncs."""
     compute = float32 if common in (float16, bfloat16) else common
     if compute is common is inputs[0] and out is result:
         return function
@@ -105,7 +105,7 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.divide(one, y, y)
 
 
-# If these arrays were Python numbers, NumPy would take twice as long.
+# These are arrays, because NumPy takes twice as long with Python numbers.
 _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
@@ -165,7 +165,8 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Copy x: the loop for the conjugate of real numbers."""
+    """Copy x: the loop of operators that leave x unchanged, such as floor for integers. See
+    _COPIES."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)

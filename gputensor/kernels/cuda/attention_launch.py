@@ -13,9 +13,9 @@ from ...runtime import capture
 from . import launch, module, numbers, variants
 from .launch import THREADS
 
-# A block has this number of queries and of keys; it is SIDE in attention.cu.
+# The number of queries, and the number of keys, per block; SIDE in attention.cu.
 SIDE = 64
-WIDTHS = (32, 64, 128)  # A variant supports rows of at most this number of elements.
+WIDTHS = (32, 64, 128)  # For each variant: the maximum number of elements of a row.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
@@ -58,8 +58,8 @@ class Attention(NamedTuple):
         self._launch(device_index, "attention_forward", self.heads, self.queries, operands)
 
     def backward(self, device_index: int, **operands: Operand) -> None:
-        """Launch the backward kernels, which write of_query, of_key and of_value. `out` is the
-        incoming gradient."""
+        """Launch the backward kernels, which write of_query, of_key and of_value. The operand `out`
+        is the gradient of the forward kernel's `out`."""
         self._launch(device_index, "attention_queries", self.heads, self.queries, operands)
         own = self.heads // self.served
         self._launch(device_index, "attention_keys", own, self.keys, operands)

@@ -27,9 +27,9 @@ Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """Return packers for the slots of a step. They pack as in a call of the operator alone.
-    sources: the indices of the call's scalars that fill the slots, in the order of the step's
-    numbers."""
+    """Return packers that pack a step's numbers into its slots, in the same way as for a call of
+    the operator alone. sources: the indices of the call's scalars that fill the slots, in the order
+    of the step's numbers."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)

@@ -152,7 +152,8 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # softmax takes the element's index and the results of its row.
+    # softmax takes an element, and the maximum and the sum of its row.
+    if step.family == "softmax":
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

@@ -15,8 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`; str() draws a diagram. walk, plan: of the first launch, if a copy
-    needs several similar launches. gpu: the GPU for which the copy is planned."""
+    """The result of `explain`; str() draws a diagram. walk, plan: those of the first launch,
+    because the launches of a large copy are similar. gpu: the GPU for which the copy is planned."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
@@ -71,7 +71,7 @@ class Explanation:
     # --- words ------------------------------------------------------------------------------------
 
     def why(self) -> str:
-        """The condition that selected the kernel."""
+        """Return the condition that selected the kernel."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return "there are no elements"
@@ -97,7 +97,7 @@ class Explanation:
         return f"dst runs {to} B along one dimension, src {of} B along another"
 
     def how(self) -> str:
-        """The size of the tile and the widths of the accesses."""
+        """Return the size of the tile and the widths of the accesses as text."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return ""
@@ -127,13 +127,14 @@ class Explanation:
         return "four bytes of dst a thread" if plan.packed else "element by element in dst's order"
 
     def launched(self) -> str:
-        """The launched entry, the number of blocks and the number of threads."""
+        """Return the launched entry, the number of blocks and the number of threads as text."""
         launch, again = self.launch, f", {self.launches} launches" if self.launches > 1 else ""
         blocks = f"{launch.grid[0]} block{'s' * (launch.grid[0] != 1)}"
         return f"{launch.entry}: {blocks} of {launch.block[0]} threads{again}"
 
     def moved(self) -> str:
-        """The number of requested bytes, and the number of bytes in the touched sectors."""
+        """Return the number of requested bytes, and the number of bytes in the touched sectors, as
+        text."""
         traffic = self.traffic
         return (
             f"{traffic.read} B read and {traffic.written} B written, {traffic.sector_bytes} B in "
@@ -161,7 +162,7 @@ class Explanation:
         return "\n".join(line.rstrip() for line in lines)
 
     def _box(self) -> list[int]:
-        """The number of elements, in each dimension, that a tile, a row or a thread moves at
+        """Return the number of elements, in each dimension, that a tile, a row or a thread moves at
         once."""
         plan, walk = self.plan, self.walk
         assert walk is not None
@@ -176,7 +177,7 @@ class Explanation:
         return [min(n, of.get(d, 1)) for d, n in enumerate(walk.sizes)]
 
     def _marks(self) -> dict[int, str]:
-        """The role of each dimension in the plan."""
+        """Return the role of each dimension in the plan."""
         plan, walk = self.plan, self.walk
         assert walk is not None
         if plan.kernel == "row":
@@ -199,7 +200,8 @@ class Explanation:
         return {0: "the walk"} if walk.sizes else {}
 
     def _side(self, strides: list[int]) -> str:
-        """The dimensions of one side as nested brackets, in the order of the side's memory."""
+        """Return the dimensions of one side as nested brackets, in the order of the side's
+        memory."""
         walk = self.walk
         assert walk is not None
         drawn = "."

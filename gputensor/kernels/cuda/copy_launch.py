@@ -119,7 +119,8 @@ class Several:
 
 class CopyLaunch:
     """One kernel over one walk. tail: the parameters after the pointers. counted_shared_bytes: the
-    shared memory of all resident blocks of a multiprocessor, if the plan assumes their number."""
+    shared memory of all resident blocks of a multiprocessor, if the plan assumes a number of
+    resident blocks; otherwise 0."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
@@ -321,7 +322,9 @@ def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...], gpu: Limits) ->
     per_image = -(-pixels // (plan.threads * each))
     unscaled = Walk()
     unscaled.sizes, unscaled.dst, unscaled.src = walk.sizes, walk.dst, walk.src
-    unscaled.channel = None  # The channels are constants in this kernel.
+    # Channel indices are compile-time constants in this kernel, so dimensions have no channel
+    # strides.
+    unscaled.channel = None
     tail = _SKINNY(walk.dst[c], walk.src[c], pixels, 0, *divider(per_image))
     tail += _outer(unscaled, dims, FEW)
     sides = [(walk.src_bytes, plan.from_planes), (walk.dst_bytes, plan.to_planes)]

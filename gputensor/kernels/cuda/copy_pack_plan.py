@@ -268,8 +268,8 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # A run of src counts twice, because bytes that are loaded after its end stay in the cache and
-    # serve the next run.
+    # A run of src counts with twice its length, because bytes that are loaded after its end stay in
+    # the cache and serve the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -339,8 +339,8 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """Return (pad_shift, pad) in elements: the padding with the fewest bank conflicts, and among
-    equals with the least memory."""
+    """Return (pad_shift, pad) in elements for the padding with the fewest bank conflicts. Of
+    several such paddings, return the one that needs the least memory."""
     size = walk.dst_bytes
     aligned = max(1, of.load * size // 4)  # A vector has this number of words in the tile.
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
@@ -351,7 +351,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # The distances between a thread's vectors would differ.
+            continue  # With this padding, the distances between a thread's vectors would differ.
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

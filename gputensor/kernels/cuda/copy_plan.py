@@ -27,7 +27,8 @@ UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_B
 
 
 class Elem:
-    """Copy element by element in dst's order. packed: each thread writes four bytes of dst."""
+    """A plan of the kernel ELEM, which copies element by element in dst's order. packed: each
+    thread writes four bytes of dst."""
 
     __slots__ = ("packed",)
     kernel = "elem"
@@ -38,9 +39,9 @@ class Elem:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block processes part of one
-    row. is_shifted: see copy_row.cu. repeat: the outer dimension along which elements of src repeat
-    and are loaded only once, or None."""
+    """A plan of the kernel ROW, which copies rows. step: src's step along a row: 1, -1 or 0.
+    is_long: a block processes part of one row. is_shifted: see copy_row.cu. repeat: the outer
+    dimension along which elements of src repeat and are loaded only once, or None."""
 
     step: int
     vector: int
@@ -51,9 +52,10 @@ class Row:
 
 
 class Tile:
-    """Copy tiles. x, y: the dimensions along which dst is written and src is read. load, store: the
-    number of elements of an access; 0 means shifted, see copy_tile.cu. rows, columns: the tile's
-    size. resident: blocks per multiprocessor."""
+    """A plan of the kernel TILE, which copies tiles. x: the dimension along which dst is written.
+    y: the dimension along which src is read. load, store: the number of elements of an access; 0
+    means shifted, see copy_tile.cu. rows, columns: the tile's size. resident: blocks per
+    multiprocessor."""
 
     __slots__ = (
         "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
@@ -84,8 +86,9 @@ class Tile:
 
 
 class Skinny:
-    """Copy between planes and a few interleaved channels. c: the dimension of the channels. pixel:
-    the dimension of the pixels. load, store: bytes of an access."""
+    """A plan of the kernel SKINNY, which copies between planes and a few interleaved channels. c:
+    the dimension of the channels. pixel: the dimension of the pixels. load, store: bytes of an
+    access."""
 
     __slots__ = ("c", "pixel", "from_planes", "to_planes", "load", "store", "threads")
     c: int
@@ -137,8 +140,8 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """Choose the plan if src has small strides along no dimension. A tile can still combine reads
-    of the same sectors."""
+    """Return a plan of TILE, or None, for a src whose nonzero strides are all large. A tile can
+    still combine reads of the same sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -208,7 +211,7 @@ def row(walk: Walk, step: int) -> Row | None:
     size, n = walk.item, walk.sizes[0]
     vector = 16 // size
     to = access_bytes(walk.dst_low, walk.dst[1:])
-    # A row that is read backwards begins at the end of its first element.
+    # If a row is read backwards, the end of its first element determines the alignment.
     at = (walk.src_low + walk.src_bytes) & 15 if step < 0 else walk.src_low
     of = access_bytes(at, walk.src[1:]) if step else 16
     while vector > 1 and (
@@ -314,7 +317,7 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 def _square_rows(size_to: int, columns: int) -> int:
     """Return the number of rows in a thread's square that has this number of columns. Each column
-    contains 16 bytes of dst; 16 columns of bytes contain 8 bytes each."""
+    contains 16 bytes of dst, or 8 bytes if there are 16 columns of one-byte elements."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 

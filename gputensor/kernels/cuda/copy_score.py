@@ -26,7 +26,7 @@ L2_SPEED = 2.0
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-# For fewer bytes, a launch costs more than a bad layout.
+# For fewer bytes, the launch takes most of the time, whatever the layout is.
 SMALL_BYTES = 64 << 10
 # If dst and src share a run of at least this length, ROW is used.
 LONG_RUN_BYTES = 128
@@ -75,11 +75,11 @@ TILE_GROUP = 8
 # Of all tiles whose share of busy threads is at least this fraction of the best share, the largest
 # is used.
 TILE_FILLS = 0.9
-# With a smaller share of busy threads than this, PACK is scored as an alternative.
+# If TILE's share of busy threads is smaller than this, PACK is scored as an alternative.
 TILE_ENOUGH = 0.8
-# The score contains the share of busy threads to this power. With shares of 0.61, 0.23 and 0.14,
-# TILE reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less speed, because it
-# loads the next tile at the same time.
+# The exponents of the share of busy threads in the score. With shares of 0.61, 0.23 and 0.14, TILE
+# reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less speed, because it loads
+# the next tile at the same time.
 TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------

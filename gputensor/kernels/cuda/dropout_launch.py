@@ -1,4 +1,4 @@
-"""Launch plans of dropout: one launch draws the mask and scales what it keeps.
+"""Launch plans of dropout: one launch draws the mask and scales the kept elements.
 
 An element's number depends only on the seed, the counter and the element's row-major index.
 """
@@ -18,8 +18,8 @@ _BY_PLACE = (1).to_bytes(4, "little")
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind dropout or dropout_backward to a layout with dimension 0 fastest, in row-major order if
-    numbers are drawn.
+    """Bind dropout or dropout_backward to a layout whose dimension 0 is the fastest. For dropout,
+    which draws random numbers, the layout must be in row-major order.
 
     Return callable(device_index, (out, mask, x), (seed, counter of the first element, limit,
     factor)). An element is kept if the upper 53 bits of its word are below `limit`.

@@ -10,8 +10,8 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# The maximum number of index tensors in one launch, for each limit on dimensions. The parameters
-# must fit into 4 KiB.
+# For each maximum number of dimensions: the maximum number of index tensors in one launch. The
+# parameters must fit into 4 KiB.
 MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 

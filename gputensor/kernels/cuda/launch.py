@@ -28,7 +28,7 @@ ADJACENT = 32
 # that fills any GPU. If rows give fewer blocks, they are divided into segments. Both are constants,
 # so that the order of a sum is the same on all GPUs.
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
-# The maximum number of grids for which a launch keeps a function.
+# The maximum number of cached functions in `Queued.runs`.
 _MOST_RUNS = 64
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
@@ -175,7 +175,8 @@ class EmptyLaunch:
 
 class Queued:
     """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
-    variant. runs: functions that launch it, by device, entry and number of blocks."""
+    variant. runs: for each device, entry and number of blocks, a function that launches the
+    kernel."""
 
     __slots__ = ("defines", "runs")
 
@@ -244,8 +245,8 @@ class SegmentedRows(Queued):
         """Return the parts of a launch that needs no workspace: see the function `numbered`."""
         if self.segments > 1:
             return None
-        # The pointers are those of the results, of which the second may be missing, of the input,
-        # and of the missing workspace.
+        # The pointers are: the first result, the second result (0 if there is none), the input, and
+        # the workspace (0, because the launch needs none).
         pack = Struct(f"<Q{'Q' if len(operands) > 2 else '8x'}Q8x{len(self.tail)}s").pack
         run = self.load(device_index, self.family, f"{self.family}_strided", self.groups)
         return run, pack, self.tail
@@ -267,8 +268,8 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """Return the parts of a launch that packs its operands itself. Then `run` is the whole
-    launch."""
+    """Return the parts of a launch that packs its operands itself: `run` is the launch, and `pack`
+    returns the operands unchanged."""
     return partial(launch, device_index), _operands, ()
 
 
@@ -295,7 +296,8 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """Return a function that packs pointers, followed by bytes of the length of `tail`."""
+    """Return a function that packs pointers, followed by its last argument: bytes with the length
+    of `tail`."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
@@ -362,8 +364,8 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 
 
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
-    """Make the launches over a layout. `one(sizes, elements before the part)` makes one launch: for
-    the whole layout, or for each part if there are several."""
+    """Return the launch over a layout, or a SplitLaunch if the layout is too large for one launch.
+    `one(sizes, number of elements before the part)` makes the launch over one part."""
     if 0 in shape:
         return EmptyLaunch()
     if product(shape) <= MAX_NUMEL:
@@ -377,8 +379,8 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
 
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
-    """Make the launches over rows. `one(op, dtype, count, along, strides, sizes)` makes one launch:
-    for all rows, or for each part.
+    """Return the launch over all rows, split as in `split`. `one(op, dtype, count, along, strides,
+    sizes)` makes the launch over one part of the rows, which has these sizes.
 
     count: the elements of a row. along: stride bytes of the operands along a row. strides: their
     stride bytes over the rows.

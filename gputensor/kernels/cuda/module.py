@@ -28,8 +28,8 @@ _composed: dict[str, str] = {}
 
 
 def text(family: str) -> str:
-    """Return the family's whole text: its file with the includes inlined. A header is inlined only
-    once, but a header after BODY may be repeated for each variant."""
+    """Return the family's whole text: its file with the includes inlined. A header that is included
+    before BODY is inlined once. A header that is included after BODY is inlined at each include."""
     return _composed.get(family) or _of_file(family)
 
 
@@ -67,7 +67,7 @@ def keep(text: str) -> str:
 
 
 class _Inliner:
-    """Reads files and inlines their includes, each header once."""
+    """A reader of source files that inlines their includes; see `text`."""
 
     def __init__(self) -> None:
         self.folder = resources.files(__package__)

@@ -23,7 +23,8 @@ ENTRIES = (
 )  # fmt: skip
 # A segment of a channel has at least this number of elements for each thread.
 PER_LANE = 64
-# A block has adjacent channels if a channel of a sample has fewer elements than this.
+# If a channel of a sample has fewer elements than this, a block processes several adjacent
+# channels.
 NARROW = 8
 _OPERANDS = (
     "x", "grad", "out", "mean", "rstd", "weight", "bias", "running_mean", "running_var",
@@ -62,7 +63,9 @@ class Norm(launch.Queued):
         pack = launch.PACK_BYTES // of.itemsize
         units = max(launch.blocks_for(self.row_count, pack), 1)
         lane_bits, _ = shape_of(self.rows, units, True)
-        if of.itemsize == 2:  # A thread keeps fewer packs of a row in registers.
+        # For 16-bit types, a thread keeps fewer packs of a row in registers, so more threads share
+        # a row.
+        if of.itemsize == 2:
             kept = HELD_BYTES // 4 // pack
             lane_bits = min(launch.bits_for(-(-units // kept)), launch.bits_for(THREADS))
         self.row_blocks = launch.blocks_for(self.rows, THREADS >> lane_bits)
@@ -86,12 +89,12 @@ class Norm(launch.Queued):
         )  # fmt: skip
 
     def normalize_rows(self, device_index: int, eps: float, **operands: int) -> None:
-        """Write `out`, `mean` and `rstd`."""
+        """Write the normalised rows to `out`, and their statistics to `mean` and `rstd`."""
         params = self._params(operands, self.row_count, eps)
         self._queue(device_index, "norm_rows", self.row_blocks, params)
 
     def rows_gradient(self, device_index: int, **operands: int) -> None:
-        """Write `out`, the gradient of x, if statistics are those of rows."""
+        """Write the gradient of x to `out`, for statistics of rows."""
         params = self._params(operands, self.row_count)
         self._queue(device_index, "norm_rows_backward", self.row_blocks, params)
 
@@ -103,20 +106,21 @@ class Norm(launch.Queued):
     def gradients(
         self, device_index: int, eps: float = 0.0, has_variance: bool = False, **operands: int
     ) -> None:
-        """Write sums_of_grad and sums_of_product, the gradients of bias and weight."""
+        """Write the gradient of bias to sums_of_grad, and the gradient of weight to
+        sums_of_product."""
         params = self._params(operands, self.count, eps, has_variance=has_variance)
         self._over_channels(device_index, "gradients", params)
 
     def scale(self, device_index: int, eps: float, has_variance: bool, **operands: int) -> None:
-        """Write `out` from the statistics of channels."""
+        """Write x, normalised with the statistics of its channels, to `out`."""
         params = self._params(operands, self.count, eps, has_variance=has_variance)
         self._queue(device_index, "norm_scaled", self.element_blocks, params)
 
     def scale_gradient(
         self, device_index: int, eps: float, has_variance: bool, **operands: int
     ) -> None:
-        """Write `out`, the gradient of x, if statistics are those of channels. If x has determined
-        them, sums_of_grad and sums_of_product are needed."""
+        """Write the gradient of x to `out`, for statistics of channels. If the statistics were
+        computed from x, the operands sums_of_grad and sums_of_product are needed."""
         params = self._params(operands, self.count, eps, has_variance=has_variance)
         self._queue(device_index, "norm_scaled_backward", self.element_blocks, params)
 

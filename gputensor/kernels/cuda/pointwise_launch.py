@@ -91,7 +91,7 @@ class Scaled:
 
 
 class Contiguous(launch.Launch):
-    """The launch over operands that are dense in one order, or numbers.
+    """The launch over operands, each of which is one dense run or a number.
 
     per_thread: the number of elements of a thread. given: a mask of the value slots that numbers
     among the operands fill.
@@ -116,7 +116,8 @@ class Contiguous(launch.Launch):
 
     def over(self, layout: Any) -> Any:
         """Return the launch over a layout that differs only in its number of elements. Return None
-        if that layout needs several launches, or a copy of its size has kernels of its own."""
+        if that layout needs several launches, or if copies of that size use the kernels of
+        copy_launch.py."""
         if layout.numel > launch.MAX_NUMEL:
             return None
         if self.family == "copy" and layout.numel * layout.dtypes[0].itemsize >= SMALL_BYTES:
@@ -164,7 +165,8 @@ class ByAddress:
         found(device_index, operands, scalars)
 
     def at(self, *lows: int) -> Any:
-        """Return the launch for addresses modulo 16; by default for aligned tensors."""
+        """Return the launch for operands with these addresses modulo 16. Without arguments, return
+        the launch for aligned operands."""
         if any(lows):
             return self.make(lows)
         if self.aligned is None:
@@ -172,7 +174,8 @@ class ByAddress:
         return self.aligned
 
     def __getattr__(self, name: str) -> Any:
-        # This finds entry, defines, grid and block for aligned operands.
+        # Read attributes such as entry, defines, grid and block from the launch for aligned
+        # operands.
         return getattr(self.at(), name)
 
 

@@ -22,7 +22,7 @@ FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # The minimum length of a row of `out` in bytes: one sector.
 ROW_BYTES = 32
 # Tiles are used if both dimensions have at least TURNED_SIDE_BYTES, if the largest operand has at
-# least TURNED_BYTES, and if at least the share TURNED_USED of the tiles is used.
+# least TURNED_BYTES, and if elements exist for at least the share TURNED_USED of the tiles' area.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is divided into pieces, one per block, if at least this share of the blocks' threads has
 # work.
@@ -131,7 +131,8 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """Plan a launch with rows along dimension 0, without a check that it is faster."""
+    """Return a launch with rows along dimension 0. The function does not check that this launch is
+    faster than the strided entry."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
@@ -156,8 +157,9 @@ def rows(walk: Walk) -> Rows:
 
 
 def turned(walk: Walk) -> Turned | None:
-    """Plan a launch with tiles over dimension 0 and the dimension in which most of the other inputs
-    are dense."""
+    """Return a launch with tiles over dimension 0 and a second dimension, or None if tiles are
+    unsuitable. The second dimension is the dense dimension of most inputs that are strided along
+    dimension 0."""
     if walk.bytes < TURNED_BYTES:
         return None
     gain = [0] * len(walk.shape)

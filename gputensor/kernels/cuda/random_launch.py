@@ -68,8 +68,8 @@ class Random(launch.Launch):
         return packed
 
     def drawing(self, device_index: int, first: Any, second: Any) -> Callable[[int, int, int], Any]:
-        """Return a function (address, seed, counter) that launches with these two parameters, which
-        are packed only once."""
+        """Return a function (address, seed, counter) that launches the kernel. The distribution's
+        parameters `first` and `second` are packed only once."""
         run = self.runs.get(device_index) or self.load(device_index)
         tail = self.values[1] + self.packers[0][2](first, second) + self.tail
         pack = Struct(f"<3Q{len(tail)}s").pack

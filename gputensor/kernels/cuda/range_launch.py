@@ -29,8 +29,8 @@ def walked(layout: Any) -> tuple[Sizes, Sizes]:
 
 
 class Range:
-    """The launch of arange, linspace or eye. If a call's scalars are floats, integer results are
-    computed in f64."""
+    """The launch of arange, linspace or eye. If a scalar of the call is a float, integer results
+    are computed in f64."""
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
     op: str

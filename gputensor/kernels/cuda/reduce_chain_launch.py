@@ -36,8 +36,8 @@ class Epilogue(NamedTuple):
 
 
 class Walks(NamedTuple):
-    """The kept sizes and the reduced sizes. of_kept, of_reduced: the operands' strides in bytes
-    over these sizes, those of `out` first."""
+    """The sizes of the kept and of the reduced dimensions. of_kept, of_reduced: for `out` and for
+    each input, the stride bytes over the kept and over the reduced dimensions."""
 
     kept: Sizes
     reduced: Sizes
@@ -46,8 +46,8 @@ class Walks(NamedTuple):
 
 
 class ChainStage:
-    """One launch of a chain with a reduction. stage: the same launch of the unfused reduction. The
-    order of additions is taken from it."""
+    """One launch of a chain with a reduction. stage: the corresponding launch of the unfused
+    reduction, which determines the order of additions."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
@@ -118,8 +118,8 @@ class ChainStage:
 
 
 class ChainReduce:
-    """The launch, and a second launch if there are segments to combine. The last launch runs the
-    epilogue."""
+    """The launches of a chain with a reduction: one, and a second one if there are segments to
+    combine. The last launch runs the epilogue."""
 
     __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
     first: ChainStage | None
@@ -149,8 +149,8 @@ class ChainReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """Launch. operands: the addresses of out, of the inputs, and of the epilogue's operands.
-        With an epilogue, out is not used."""
+        """Launch the kernels. operands: the addresses of out, of the inputs, and of the epilogue's
+        operands. With an epilogue, out is not used."""
         plain, (out, *inputs) = self.plain, operands[: self.n_inputs + 1]
         after = operands[self.n_inputs + 1 :]
         if plain.last is None:
@@ -169,8 +169,8 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Return the stride bytes of the partial results in the workspace. Each segment has one partial
-    result for each output."""
+    """Return the Walks of the reduction of the workspace, which contains one partial result for
+    each segment and output."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
     strides, step = [], row_bytes // outputs
@@ -190,7 +190,8 @@ def _text(body: Body, after: Epilogue | None) -> str:
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
-    """Return the number of elements of an access that is aligned in all units of an operand."""
+    """Return the largest number of elements of an access for which the accesses to all units of an
+    operand are aligned."""
     width = min(pack, PACK_BYTES // itemsize)
     while width > 1 and any([s % (width * itemsize) for s in strides]):
         width //= 2
@@ -219,7 +220,8 @@ def bind(
     bytes_of_params += 2 * dims * (16 + 8 * (count + more))
     if bytes_of_params > MAX_PARAMS_BYTES or not product(shape):
         return None
-    # If the operand is not computed, reduce.cu, which reads packs of columns, is used instead.
+    # If the chain has no operators before the reduction, reduce.cu is used, because it reads packs
+    # of columns.
     if after is not None and not body.steps and layout == "COLUMNS" and plain.last is None:
         return None
     return ChainReduce(plain, body, packing, out, shape, n_reduced, strides, common, after)

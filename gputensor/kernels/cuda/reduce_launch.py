@@ -19,12 +19,12 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# _PER_LANE: with more units per lane, another lane is added. _PER_SEGMENT: the minimum number of
-# units per lane in a segment. A lane thus loads its units in one or two groups of simultaneous
-# loads.
+# _PER_LANE: the number of units per lane above which another lane is added. _PER_SEGMENT: the
+# minimum number of units per lane in a segment. A lane thus loads its units in one or two groups of
+# simultaneous loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: by operator, the operator that combines its partial results, if this is a different one.
+# _ENDS: for each operator whose partial results another operator combines, that other operator.
 # RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one segment,
 # otherwise partial results.
 _ENDS = {"nansum": "sum"}
@@ -108,8 +108,8 @@ class Stage:
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
 
     def most_segments(self, groups: int) -> int:
-        """Return the maximum number of segments of an output. groups: the blocks of all outputs, if
-        each has one segment."""
+        """Return the maximum number of segments of an output. groups: the number of blocks if each
+        output has one segment."""
         return -(-MOST_BLOCKS // groups)
 
     def launch(
@@ -258,7 +258,7 @@ def layout_of(
     reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int
 ) -> str:
     """Return the kernel: ROWS or COLUMNS if vector loads are possible, otherwise STRIDED. strides:
-    the input's."""
+    the input's strides over `reduced`."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):

@@ -72,7 +72,7 @@ class _Stage(launch.Queued):
 
 class Lists:
     """The reduction `op` of a chain, applied to each tensor of a list. body: the chain, with one
-    input and one result. The results of the reduction have the result's dtype."""
+    input and one result. The reduction returns numbers of the dtype of this result."""
 
     __slots__ = ("op", "of", "first", "last", "partial_bytes", "_alone")
 
@@ -98,9 +98,9 @@ class Lists:
         return made if len(made.stages) == 1 else None
 
     def __call__(self, device_index: int, tensors: Sequence[tuple[int, int]], out: int) -> bool:
-        """Launch. tensors: (address, number of elements) of each. out: the address of the results,
-        which are stored one after the other. Return False, without a launch, if a tensor is too
-        large."""
+        """Launch the reductions. tensors: for each tensor, its address and its number of elements.
+        out: the address of the results, which are stored one after the other. Return False, without
+        a launch, if a tensor is too large."""
         plans = [of for _, numel in tensors if (of := self._alone(numel)) is not None]
         if len(plans) < len(tensors):
             return False

@@ -45,7 +45,7 @@ class Program(NamedTuple):
 
 
 def text(program: Program) -> str:
-    """Return the full source that is compiled."""
+    """Return the full source of a program's kernel."""
     steps = [step for body in program.bodies for step in body.steps]
     of = {step.family for step in steps if step.family != "copy"}
     of |= {"softmax" if x.is_softmax else "reduce" for x in program.reductions} | {"reduce"}
@@ -58,8 +58,8 @@ def functors(program: Program) -> str:
     lines: list[str] = []
 
     def called(body: Body, found: list[str]) -> str:
-        """Return the source of the call of a pass's functor, with the numbers and the earlier
-        results."""
+        """Add the functor of a pass to `parts`. Return the source of an object that calls this
+        functor with the numbers and the earlier results."""
         number = len(parts)
         name = f"chain_pass{number}"
         results = "".join([f", r{n}" for n in range(len(found))])

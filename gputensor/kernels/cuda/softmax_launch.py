@@ -17,7 +17,7 @@ from .launch import THREADS
 # softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# A strided row gets one lane for each of this number of elements.
+# The number of elements of a strided row for which one lane is added.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 

@@ -23,7 +23,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     )  # fmt: skip
 
     def one(sizes: Sizes, before: int) -> launch.Launch:
-        # A part may begin at any row and column of a matrix.
+        # A part may begin at any row and column of a matrix, which changes the column of its
+        # diagonal.
         shift = layout.shift + before // columns % rows - before % columns
         in_packs = is_packed and sizes[0] % pack == 0
         steps = walks

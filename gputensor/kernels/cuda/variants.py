@@ -31,8 +31,9 @@ _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
 
 
-# Families whose operators are composite. No other device must have their loops, so no row of the
-# YAML names them: their kernels mark the functors with `// composite`.
+# Families whose operators are composite. Other devices need no loops for these families, so no row
+# of the YAML names the loops. Instead, the functors are marked with `// composite` in the `.cu`
+# files.
 _COMPOSITE = ("dropout", "moments", "triangle")
 
 FAMILIES = (*LOOPS, *_COMPOSITE)
@@ -75,8 +76,8 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
     """Return True if `op` has a contiguous entry for dtype `of`. The result of `op` must have this
-    dtype, except for comparisons. complex32 has no contiguous entry, because its strided entries
-    cast."""
+    dtype, except for comparisons. complex32 has only strided entries, which cast it to complex64
+    and back."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
@@ -111,8 +112,9 @@ def takes(family: str) -> dict[str, tuple[int, int]]:
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
-    """Return the dtype in which a kernel of type `scalar` reads a number. Kernels of signless
-    operators zero-extend elements and numbers, so they read numbers in their own type."""
+    """Return the dtype in which a kernel of type `scalar` reads a number. This is `common`, except
+    in kernels of signless operators: they zero-extend elements and numbers, so they read a number
+    in the unsigned type `scalar`."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
@@ -127,7 +129,8 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
         return None
     name = _NAME[of]
     if LOOPS["reduce"][op] in _WHOLE:
-        return "i64" if name == "u64" else name  # Sums wrap around at 64 bits.
+        # Sums wrap around at 64 bits, so i64 and u64 sums have the same bits.
+        return "i64" if name == "u64" else name
     if name == "b8":
         return "u8"
     return _UNSIGNED.get(name, name) if LOOPS["reduce"][op] == "any" else name

@@ -39,7 +39,8 @@ def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return x for each element x >= 0, and a slope between lower and upper times x for x < 0."""
+    """Return x for each element x >= 0, and x times a slope for x < 0. In training, slopes are
+    random numbers between lower and upper; otherwise the slope is their mean."""
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
         # not in place, because the derivative reads the old elements of input

@@ -1,5 +1,5 @@
-"""The dropout functions of gt.nn.functional whose input may have no batch dimension. The others are
-rows of native_functions.yaml with a field `nn`."""
+"""The dropout functions of gt.nn.functional whose input may have no batch dimension. All other
+dropout functions are operators: rows of native_functions.yaml with a field `nn`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Losses of `gt.nn.functional` that do more than call an operator. The others are rows of
-native_functions.yaml with a field `nn`.
+"""Losses of `gt.nn.functional` that do more than call an operator. All other losses are operators:
+rows of native_functions.yaml with a field `nn`.
 
 `reduction` is the name of a reduction. The arguments `size_average` and `reduce`, which are
 deprecated in PyTorch, must be left out.
@@ -82,8 +82,8 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the absolute differences. weight: a factor for each element; the mean is weighted
-    too."""
+    """Return the absolute differences. weight: a factor for each element. A weighted mean is
+    divided by the sum of the weights."""
     try:
         number = _reduction("l1_loss", reduction, size_average, reduce)
         x, y = _together("l1_loss", input, target, weight)
@@ -98,8 +98,8 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the squared differences. weight: a factor for each element; the mean is weighted
-    too."""
+    """Return the squared differences. weight: a factor for each element. A weighted mean is divided
+    by the sum of the weights."""
     try:
         number = _reduction("mse_loss", reduction, size_average, reduce)
         x, y = _together("mse_loss", input, target, weight)
@@ -234,8 +234,8 @@ def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Return 0.5 * (log(var) + (input - target)**2 / var), plus a constant if `full`. Waits for the
-    values of var.
+    """Return 0.5 * (log(var) + (input - target)**2 / var), plus a constant if `full`. The call
+    waits for the values of var.
 
     var: not negative. It has input's sizes, or these sizes with one size replaced by 1, or these
     sizes without the last one. It is clamped to eps, without a gradient.
@@ -350,7 +350,8 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
     swap: bool = False, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Return triplet_margin_loss for a given distance function, by default the 2-norm."""
+    """Return triplet_margin_loss for a given distance function. The default is the 2-norm of the
+    difference."""
     op = "triplet_margin_with_distance_loss"
     number = _reduction(op, reduction)
     _triplet(op, anchor, positive, negative, margin)

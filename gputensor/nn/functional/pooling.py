@@ -1,5 +1,5 @@
-"""The pooling functions of gt.nn.functional that do more than call an operator. The others are rows
-of native_functions.yaml with a field `nn`."""
+"""The pooling functions of gt.nn.functional that do more than call an operator. All other pooling
+functions are operators: rows of native_functions.yaml with a field `nn`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from .norm import LayerNorm
 
 
 class _Projection(Linear):
-    """The output projection of MultiheadAttention. It is a class of its own so that it prints as in
-    PyTorch."""
+    """The output projection of MultiheadAttention: a Linear that `repr` shows under PyTorch's
+    name."""
 
     def _get_name(self) -> str:
         return "NonDynamicallyQuantizableLinear"
@@ -103,8 +103,8 @@ class MultiheadAttention(Module):
         """
         swaps = self.batch_first and query.ndim == 3
         if swaps:
-            # A tensor that is given several times stays one object, so that its projections are
-            # computed by one product.
+            # If one tensor is given as several arguments, it stays one object. One product then
+            # computes all its projections.
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         made, weights = F.multi_head_attention_forward(

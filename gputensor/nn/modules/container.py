@@ -59,7 +59,7 @@ class _Numbered(Module):
         return self.extend(kept)
 
     def pop(self, index: int = -1) -> Any:
-        """Remove the module at `key` and return it."""
+        """Remove the module at `index` and return it."""
         found = self[index]
         del self[index]
         return found
@@ -109,7 +109,7 @@ class ModuleList(_Numbered):
         return super().__getitem__(index)
 
     def __repr__(self) -> str:
-        """Return PyTorch's text, with one line for equal neighbours: `(0-5): 6 x Linear(...)`."""
+        """Return PyTorch's text. One line stands for equal neighbours: `(0-5): 6 x Linear(...)`."""
         runs: list[tuple[str, int, int]] = []  # each entry is (text, first index, last index)
         for place, text in enumerate(map(repr, self)):
             if runs and runs[-1][0] == text:
@@ -332,8 +332,8 @@ def _parameter(value: Any) -> Any:
 
 
 def _listed(values: Iterable[tuple[Any, Any]], kind: Callable[[Any], Any]) -> str:
-    """Return a line of text for each value, in PyTorch's wording. kind: returns the dtype or the
-    type of a tensor as text."""
+    """Return a text with one line for each value, in PyTorch's wording. kind: a function that
+    returns the dtype or the type of a tensor as text."""
     lines = []
     for name, p in values:
         shown = f"Object of type: {type(p).__name__}"

@@ -79,7 +79,7 @@ class _Conv(Module):
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.ndim
 
     def reset_parameters(self) -> None:
-        """Fill with uniform numbers in [-b, b], where b is 1 / sqrt(fan_in)."""
+        """Fill weight and bias with uniform numbers in [-b, b], where b is 1 / sqrt(fan_in)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = math.prod(self.weight.shape[1:])

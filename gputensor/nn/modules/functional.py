@@ -15,8 +15,8 @@ _REQUIRED: Any = object()
 
 
 class _Signature:
-    """Computes the signature that `inspect.signature` and `help` show for a class with fixed
-    options."""
+    """A descriptor that computes the signature of a class with fixed options, as
+    `inspect.signature` and `help` show it."""
 
     def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
 
@@ -126,14 +126,14 @@ class ReLU6(Fixed, function="relu6"):
 
 
 class LeakyReLU(Fixed, function="leaky_relu"):
-    """Give x for each element x >= 0, and negative_slope * x for x < 0."""
+    """Multiply each element x < 0 by negative_slope. Other elements are unchanged."""
 
     negative_slope: float = 0.01
     inplace: bool = False
 
 
 class ELU(Fixed, function="elu"):
-    """Give x for each element x >= 0, and alpha * (exp(x) - 1) for x < 0."""
+    """Replace each element x < 0 by alpha * (exp(x) - 1). Other elements are unchanged."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -153,7 +153,8 @@ class CELU(Fixed, function="celu"):
 
 
 class GELU(Fixed, function="gelu"):
-    """Compute each element x times the normal distribution function of x."""
+    """Compute x * Phi(x) for each element x, where Phi is the distribution function of the standard
+    normal distribution."""
 
     approximate: str = "none"
 
@@ -236,7 +237,8 @@ class LogSigmoid(Fixed, function="logsigmoid"):
 
 
 class Threshold(Fixed, function="threshold"):
-    """Give x for each element x above the threshold, and `value` for other elements."""
+    """Replace each element that is at most the threshold by `value`. Other elements are
+    unchanged."""
 
     threshold: float
     value: float

@@ -1,5 +1,6 @@
 """Hooks of modules: functions called before and after `forward`, the backward pass, `state_dict`
-and `load_state_dict`. Also two methods by which a class stores further state.
+and `load_state_dict`. The methods `get_extra_state` and `set_extra_state`, by which a class stores
+further state, are here too.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -45,8 +46,8 @@ _WITH_KWARGS, _ALWAYS = 1, 2
 class Hooks:
     """Base class of Module: its hooks, and a method that registers each kind of hook."""
 
-    # Hooks of all modules. A module without hooks of its own refers to the same dict, so that a
-    # call checks only one dict.
+    # Hooks of all modules. A module without hooks of its own reads these attributes of the class,
+    # so that a call checks only one dict of each kind.
     _forward_pre_hooks: dict[int, Any] = FlaggedHooks()
     _forward_hooks: dict[int, Any] = FlaggedHooks()
     _backward_pre_hooks: dict[int, Any] = FlaggedHooks()
@@ -153,7 +154,8 @@ class Hooks:
         return _added(hooks, hook, prepend, flag)
 
     def _hooks(self, kind: str) -> list[tuple[Any, int]]:
-        """Return the hooks of every module, followed by the module's own."""
+        """Return the hooks of this kind that were registered for all modules, followed by those of
+        this module."""
         return with_flags(getattr(Hooks, kind)) + with_flags(self.__dict__.get(kind, {}))
 
     def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
@@ -167,7 +169,8 @@ class Hooks:
         return result
 
     def _failed(self, args: Any, kwargs: Any, ran: list[Any]) -> None:
-        """Call the forward hooks registered with `always_call`, after an error."""
+        """After an error, call the forward hooks that were registered with `always_call` and have
+        not been called yet."""
         for hook, flag in self._hooks("_forward_hooks"):
             if flag & _ALWAYS and hook not in ran:
                 try:
@@ -219,7 +222,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 register_module_backward_hook = register_module_full_backward_hook
 
-# Kind of attribute -> the hooks that are called when a module registers one.
+# Kind of attribute -> the hooks that are called when a module registers an attribute of this kind.
 REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
 

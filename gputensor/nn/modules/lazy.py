@@ -17,8 +17,8 @@ from .module import Module
 
 
 class LazyModuleMixin(Module):
-    """A mixin for lazy modules, listed before the module's base class. The first input determines
-    the sizes of the parameters.
+    """A mixin for lazy modules. It precedes the module's base class among the base classes. The
+    first input determines the sizes of the parameters.
 
     A subclass sets `cls_to_become`, the module's class after the first input, and `_size`, the name
     of the attribute that the first input determines. `_shaped` returns the sizes of uninitialized
@@ -41,7 +41,7 @@ class LazyModuleMixin(Module):
         object.__setattr__(self, "_inference", self.register_forward_pre_hook(_infer))
 
     def has_uninitialized_params(self) -> bool:
-        """True if a parameter or buffer of this module has no sizes yet."""
+        """Return True if a parameter or buffer of this module has no sizes yet."""
         own = [*self._parameters.values(), *self._buffers.values()]
         return any(is_lazy(x) for x in own)
 

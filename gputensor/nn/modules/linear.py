@@ -15,7 +15,7 @@ from .module import Module
 
 
 class Identity(Module):
-    """Give the input unchanged. The constructor accepts any arguments."""
+    """A module that returns its input unchanged. The constructor accepts any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Fill with uniform numbers in [-b, b], where b is 1 / sqrt(in_features)."""
+        """Fill weight and bias with uniform numbers in [-b, b]; b is 1 / sqrt(in_features)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0
@@ -131,7 +131,8 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Fill with a standard normal distribution."""
+        """Fill the table with numbers of the standard normal distribution, and the row at
+        padding_idx with zeros."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx].fill_(0)

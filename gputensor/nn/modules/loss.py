@@ -49,7 +49,7 @@ class _WeightedLoss(_WithOptions):
 
 
 class _MarginLoss(_WithOptions):
-    """Base class of losses with a margin between the scores of two targets."""
+    """Base class of losses with the option `margin`."""
 
     margin: float = 0.0
     size_average: bool | None = None
@@ -102,8 +102,8 @@ class KLDivLoss(_Loss, function="kl_div"):
 
 
 class HuberLoss(_WithOptions, function="huber_loss"):
-    """Half the squared difference if the difference is below delta, otherwise a linear function of
-    it."""
+    """Half the squared difference where the absolute difference is below delta, and a linear
+    function of the absolute difference elsewhere."""
 
     reduction: str = "mean"
     delta: float = 1.0
@@ -116,7 +116,7 @@ class SmoothL1Loss(_Loss, function="smooth_l1_loss"):
 
 
 class SoftMarginLoss(_Loss, function="soft_margin_loss"):
-    """log(1 + exp(-y x))."""
+    """log(1 + exp(-y x)) for each input x and target y."""
 
 
 class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
@@ -136,7 +136,8 @@ class MarginRankingLoss(_MarginLoss, function="margin_ranking_loss"):
 
 
 class CosineEmbeddingLoss(_MarginLoss, function="cosine_embedding_loss"):
-    """1 - cos of the angle between two inputs, or max(0, cos - margin) for target -1."""
+    """1 - cos for target 1, and max(0, cos - margin) for target -1; cos is the cosine of the angle
+    between two inputs."""
 
 
 class TripletMarginLoss(_WithOptions, function="triplet_margin_loss"):
@@ -202,14 +203,15 @@ class CTCLoss(_WithOptions, function="ctc_loss"):
 
 
 class NLLLoss2d(NLLLoss):
-    """NLLLoss. This is an older name."""
+    """The older name of NLLLoss."""
 
 
 # --- with parameters ------------------------------------------------------------------------------
 
 
 class LinearCrossEntropyLoss(Module):
-    """CrossEntropyLoss of a linear layer that the module owns as `linear`."""
+    """CrossEntropyLoss of the output of a linear layer. The layer is the module's attribute
+    `linear`."""
 
     num_classes: int
     out_features: tuple[int, ...]
@@ -343,8 +345,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return AdaptiveLogSoftmax(output, (-output).mean())
 
     def _check(self, target: Tensor) -> None:
-        """Raise an error for a target outside the classes. Waits for the values of the targets, as
-        PyTorch does."""
+        """Raise an error for a target outside the classes. The call waits for the values of the
+        targets, as in PyTorch."""
         outside = target[(target < 0) | (target >= self.n_classes)]
         if outside.numel():
             rule, got = f"hold classes in [0, {self.n_classes - 1}]", str(outside[0].item())

@@ -27,7 +27,8 @@ _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
 
 class Module(Hooks):
-    """Base of all networks, which assign Parameters, Buffers and Modules and define `forward`.
+    """Base class of all networks. A subclass assigns Parameters, Buffers and Modules as attributes,
+    and defines `forward`.
 
     training: True after `train()`, False after `eval()`. Dropout and norms read it.
     """
@@ -170,7 +171,8 @@ class Module(Hooks):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Register a tensor that is not a parameter. `to()` and `state_dict()` include it."""
+        """Register a tensor that is not a parameter. `to()` moves and casts it. If `persistent`,
+        `state_dict()` includes it."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
@@ -440,7 +442,8 @@ class Module(Hooks):
         )  # fmt: skip
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Return a module's own entries for a state dict."""
+        """Yield (name, tensor) for the parameters and persistent buffers of this module without its
+        submodules."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value

@@ -123,8 +123,8 @@ class LPPool3d(_LPPool, function="lp_pool3d"):
 
 
 class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
-    """Base class of unpooling: elements are placed at the indices of a max pool. output_size
-    selects one of the possible sizes."""
+    """Base class of max unpooling modules, which place elements at the indices that a max pool
+    returned. output_size selects one of the possible sizes of the result."""
 
     padding: Ints = 0
 

@@ -28,7 +28,7 @@ State = tuple[Tensor, ...]
 
 class _Kind(Module):
     """Base class of layers and cells. gates: the number of weight rows for each hidden unit.
-    is_lower: True if results on the CPU have autocast's dtype, as in PyTorch."""
+    is_lower: True if, under autocast on the CPU, results keep autocast's dtype, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -44,8 +44,8 @@ class _Kind(Module):
         self, x: Tensor, name: str, state: Sequence[Tensor | None], reverse: bool,
         sizes: Sequence[int],
     ) -> tuple[Tensor, State]:  # fmt: skip
-        """Run one direction, for which the weights' names end in `name`. Return the output and the
-        last state. sizes: see `_rnn_layer`."""
+        """Run one direction of a layer. The names of its weights end in `name`. Return the output
+        and the last state. sizes: see `_rnn_layer`."""
         weights: list[Any] = [getattr(self, f"weight_{kind}{name}") for kind in ("ih", "hh")]
         weights += [
             getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
@@ -63,7 +63,7 @@ class _Kind(Module):
         self.register_parameter(name, Parameter(empty(sizes, device=device, dtype=dtype)))
 
     def reset_parameters(self) -> None:
-        """Fill with uniform numbers in [-b, b], where b is 1 / sqrt(hidden_size)."""
+        """Fill weights and biases with uniform numbers in [-b, b]; b is 1 / sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -83,7 +83,8 @@ class _Kind(Module):
             raise errors.wrong_shape(name, "input", rule, input)
 
     def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]]) -> Sequence[Tensor | None]:
-        """Return the given initial states. If there are none, return zeros."""
+        """Check the given initial states and return them. If hx is None, return None for each
+        state; the operator then starts from zeros."""
         if hx is None:
             return (None,) * self.states
         given = (hx,) if self.states == 1 else hx

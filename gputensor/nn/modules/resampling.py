@@ -63,25 +63,26 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(_Plain, function="pixel_shuffle"):
-    """Rearrange channels into the plane, which gets a higher resolution."""
+    """Rearrange (*, C * r * r, H, W) to (*, C, H * r, W * r), where r is `upscale_factor`."""
 
     upscale_factor: int
 
 
 class PixelUnshuffle(_Plain, function="pixel_unshuffle"):
-    """Rearrange elements of the plane into channels. Inverse of PixelShuffle."""
+    """Rearrange (*, C, H * r, W * r) to (*, C * r * r, H, W), where r is `downscale_factor`.
+    Inverse of PixelShuffle."""
 
     downscale_factor: int
 
 
 class ChannelShuffle(_Plain, function="channel_shuffle"):
-    """Interleave the channels of groups."""
+    """Divide the channels into groups and interleave the groups."""
 
     groups: int
 
 
 class Unfold(_Plain, function="unfold"):
-    """Arrange the windows of each plane as columns."""
+    """Copy each sliding window of an image to one column of the result."""
 
     kernel_size: Ints
     dilation: Ints = 1
@@ -90,7 +91,8 @@ class Unfold(_Plain, function="unfold"):
 
 
 class Fold(_Plain, function="fold"):
-    """Sum columns at the positions of windows."""
+    """Add the elements of each column to the output image, at the position of the column's
+    window."""
 
     output_size: Ints
     kernel_size: Ints
@@ -103,8 +105,8 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """Base class of paddings. padding: the numbers of elements before and after each dimension, the
-    last dimension first, or one number for all sides."""
+    """Base class of padding modules. padding: the numbers of elements before and after each
+    dimension, beginning with the last dimension, or one number for all sides."""
 
     padding: Ints
     mode: ClassVar[str]

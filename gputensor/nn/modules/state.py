@@ -105,7 +105,8 @@ def load_state(
             raise _refused(root, wrong)
         for copy in copies:
             copy()
-    # As in PyTorch, these hooks run after the copies. They may remove names from the lists.
+    # As in PyTorch, these hooks run after the copies. They may remove names from `missing_keys` and
+    # `unexpected_keys`.
     for module in reversed(listeners):
         for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, result) is not None:
@@ -117,9 +118,8 @@ def load_state(
 
 
 def _copies_at_once(module: Module) -> bool:
-    """True for a class outside of gputensor with its own `_load_from_state_dict`. This method may
-    read the values after it calls super(), so copies must not wait.
-    """
+    """True if a class outside of gputensor defines the module's `_load_from_state_dict`. This
+    method may read the values after it calls super(), so the copies must not wait."""
     method = type(module)._load_from_state_dict
     return method.__module__.partition(".")[0] != __name__.partition(".")[0]
 
@@ -193,7 +193,7 @@ def joined(path: str, name: str) -> str:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    """Convert a value of a state dict to a tensor. The memory of another library is not copied."""
+    """Convert a value of a state dict to a tensor, without a copy of another library's memory."""
     if isinstance(value, Tensor):
         return value
     from ...exchange.construct import asarray

@@ -24,8 +24,8 @@ Pair = tuple[Parameter, Parameter]
 def _fused(
     named: tuple[str, str], weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int
 ) -> Pair:
-    """Return weight and bias, multiplied by the norm's factor along the weight's dimension
-    `channel`.
+    """Return the weight and the bias of a layer that also computes a batch norm. The norm's factors
+    scale the weight along its dimension `channel`.
 
     named: the function's name and the name of its argument `weight`, for messages.
     """

@@ -107,8 +107,8 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 @lru_cache(maxsize=16)
 def _bounds(most: float) -> tuple[float, float]:
-    """Return (-most, most). These objects are cached, because short cuts compare numbers by
-    identity."""
+    """Return (-most, most). The results are cached, because short cuts (dispatch/shortcuts.py)
+    compare numbers by identity."""
     return -most, most
 
 

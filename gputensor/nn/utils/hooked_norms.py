@@ -68,8 +68,8 @@ class SpectralNorm(_Norm):
 
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
-    """Raise an error if `module` is not a Module, or if its parameter `name` does not have the
-    dimension."""
+    """Raise an error if `module` is not a Module, or if its parameter `name` has no dimension
+    `dim`."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
@@ -77,7 +77,8 @@ def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
 
 
 def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
-    """Return the key of the hook of this kind for a tensor, or None."""
+    """Return the key of the hook of class `kind` for the tensor `name`, or None without such a
+    hook."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return int(key)

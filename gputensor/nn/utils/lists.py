@@ -23,9 +23,8 @@ from ...tensor.tensor import Tensor
 
 
 def are_on() -> bool:
-    """True if launches for many tensors have the same effect as operators. They do not if a mode, a
-    trace or a user's kernel observes or replaces operators.
-    """
+    """True if one launch for many tensors may replace operators. False if a mode, a trace or a
+    user's kernel observes or replaces operators, or if fusion is off."""
     return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
@@ -63,7 +62,7 @@ def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
         return None
     made = sqrt(found).to(of)
     for n, x in enumerate(tensors):
-        # the norm of one element is its absolute value; its square might overflow
+        # The norm of a 0-d tensor is its absolute value. The square of its element might overflow.
         if not x._geometry.ndim:
             made[n].copy_(x.abs())
     return made
@@ -86,7 +85,8 @@ def scale_(tensors: Sequence[Tensor], factor: Tensor) -> bool:
 
 
 def _are_alike(tensors: Sequence[Tensor]) -> bool:
-    """True for several dense floating tensors of one dtype on one GPU."""
+    """True for at least two dense floating tensors of one dtype on one GPU, if a launch may replace
+    their operators."""
     if len(tensors) < 2 or not are_on():
         return False
     device, of = tensors[0]._device, tensors[0]._geometry.dtype

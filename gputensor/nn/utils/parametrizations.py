@@ -22,8 +22,8 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def norm_except(v: Tensor, dim: int) -> Tensor:
-    """Return the 2-norm over all dimensions except `dim`, keeping dimensions. dim=-1 means no
-    exception: the norm of all elements, as a 0-d tensor."""
+    """Return the 2-norm over all dimensions except `dim`, with the number of dimensions unchanged.
+    For dim=-1, return the norm of all elements as a 0-d tensor."""
     if dim == -1:
         return v.norm()
     sizes = [1] * v.ndim
@@ -47,8 +47,8 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a tensor as a magnitude for each index of `dim` and a direction. With dim=None there is
-    one magnitude."""
+    """Parametrize a tensor by a direction and by magnitudes, one for each index of `dim`. With
+    dim=None there is one magnitude."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
@@ -60,7 +60,7 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 
 
 def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) -> None:
-    """Do a step of power iteration that updates u and v in place."""
+    """Do `count` steps of power iteration, which update u and v in place."""
     with no_grad():
         for _ in range(count):
             u.copy_(F.normalize(mv(matrix, v), dim=0, eps=eps))
@@ -73,8 +73,8 @@ def output_dim(module: Module, dim: int | None) -> int:
 
 
 class _SpectralNorm(Module):
-    """The weight divided by its largest singular value, which is updated by power iterations in
-    training."""
+    """The weight divided by an estimate of its largest singular value. In training, power
+    iterations improve the estimate."""
 
     def __init__(
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
@@ -140,8 +140,8 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """An orthogonal (unitary) matrix as a function of any matrix. If there is a `base`, the result
-    is multiplied by it."""
+    """A parametrization that maps any matrix to an orthogonal (unitary) matrix. If there is a
+    `base`, it multiplies the result from the left."""
 
     base: Tensor | None
 
@@ -198,8 +198,8 @@ class _Orthogonal(Module):
         return a.mT if is_wide else a
 
     def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
-        """Store q as the base. Return the matrix that the parametrization then maps to q: the
-        negative identity."""
+        """Store q, orthogonalised if necessary, as the base. Return the negative identity matrix,
+        which the parametrization then maps to the orthogonal q."""
         n, k = q.shape[-2:]
         if n != k:
             more = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)

@@ -59,7 +59,7 @@ def _check(what: str, made: Any, like: Tensor) -> None:
 
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor. They are applied in order to `original`, or to
-    `original0`, `original1`, ... if the first one takes several tensors."""
+    `original0`, `original1`, ... if the first parametrization takes several tensors."""
 
     original: Tensor
     unsafe: bool
@@ -193,8 +193,8 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make a tensor an ordinary parameter or buffer again, with its present value or with the value
-    of its original."""
+    """Make a tensor an ordinary parameter or buffer again. It keeps its present value or, with
+    leave_parametrized=False, gets the value of `original`."""
     if not is_parametrized(module, tensor_name):
         rule = f"have a parametrization in {type(module).__name__}"
         raise errors.wrong_value("remove_parametrizations", "tensor_name", rule, tensor_name)
@@ -227,7 +227,7 @@ def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
     """Copy the parametrizations and values of `from_module` to `to_module`, for one tensor or for
-    all."""
+    all tensors."""
     if tensor_name is not None and not is_parametrized(from_module, tensor_name):
         rule = f"have a parametrization in {type(from_module).__name__}"
         raise errors.wrong_value(

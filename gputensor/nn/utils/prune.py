@@ -323,7 +323,8 @@ def _hook(module: Any, name: str) -> tuple[int, Any] | None:
 
 
 def _combined(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask after `method` has pruned the elements that the mask keeps."""
+    """Apply `method` to the elements that `mask` keeps. Return the mask of both prunings
+    together."""
     kind = method.PRUNING_TYPE
     if kind == "unstructured":
         place: Any = mask == 1

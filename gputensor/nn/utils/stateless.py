@@ -16,8 +16,8 @@ __all__ = ["functional_call"]
 
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return name relative to `module` -> (dict, key). The item `dict[key]` is the parameter or
-    buffer of this name."""
+    """Return a dict that maps each name, relative to `module`, to (dict, key). The item `dict[key]`
+    is the parameter or buffer of this name."""
     found = {}
     for path, below in module.named_modules(remove_duplicate=False):
         for kind in (below._parameters, below._buffers):

@@ -17,7 +17,7 @@ _OURS = __name__.partition(".lr_scheduler")[0]
 
 
 def rate_of(group: dict[str, Any]) -> Any:
-    """Return the learning rate of a group as a number. A tensor gives its present value."""
+    """Return the learning rate of a group: a number, or a copy of a tensor."""
     rate = group["lr"]
     return rate.detach().clone() if isinstance(rate, Tensor) else rate
 
@@ -112,7 +112,8 @@ def _is_code(value: Any) -> bool:
 
 
 def for_each_group(op: str, arg: str, value: Any, optimizer: Any) -> list[Any]:
-    """Return a number for each group, given one number for all groups or a list."""
+    """Return a list with a number for each group. value: one number for all groups, or such a
+    list."""
     count = len(optimizer.param_groups)
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:

@@ -77,8 +77,8 @@ class OneCycleLR(LRScheduler):
             raise errors.must("OneCycleLR", "anneal_strategy", rule, anneal_strategy)
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         up = pct_start * total_steps
-        # (last step, start, end) of each phase. start, end: keys of the rates at its start and end,
-        # such as "initial" for `initial_lr`.
+        # (last step, start, end) of each phase. start, end: the name of the rate at the start and
+        # at the end of the phase, such as "initial" for `initial_lr`.
         if three_phase:
             self._phases = [(up - 1, "initial", "max"), (2 * up - 2, "max", "initial"),
                             (total_steps - 1, "initial", "min")]  # fmt: skip

@@ -51,7 +51,8 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._rates
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]
-        """Set the rate by the step's metric, which is a number or a tensor of one element."""
+        """Reduce the rate if the metric has not improved for `patience` steps. metrics: the metric
+        of this step, which is a number or a tensor of one element."""
         current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):

@@ -39,7 +39,7 @@ class Allocator:
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
         self._let_go: deque[Any] = deque()
-        self._alone: dict[Block, None] = {}  # These segments belong to no pool.
+        self._alone: dict[Block, None] = {}  # Segments that belong to no pool.
         self._give_back = self._returned.append if keeps_blocks else self._free_now
         # The stream of the last allocation, and its bins: see `taking`.
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
@@ -65,11 +65,12 @@ class Allocator:
             except KeyError:
                 pass
         while True:
-            # No call may happen until the counters are right: see Note [Finalisers and signals].
+            # From here until the counters are updated, no function may be called: see Note
+            # [Finalisers and signals].
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
-                block = None  # The retry below is outside of the `except` block.
+                block = None  # Retry outside of the `except` block, so that errors are not chained.
             if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
@@ -111,9 +112,10 @@ class Allocator:
         return Memory.at(ptr, nbytes, self.device_index, block)
 
     def empty_cache(self) -> None:
-        """Return all segments without tensors to the system, once the device is idle."""
+        """Wait until the device is idle, then return all segments without tensors to the
+        backend."""
         if not (self._held_bytes or self._returned or self._waiting):
-            return  # The device is unused: do not touch it.
+            return  # The device is unused. A wait would initialise it.
         if capture.capturing:
             capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
@@ -245,7 +247,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            # An IndexError is caught, because after a test a finaliser may still empty the queue.
+            # The queue is not tested first, because a finaliser may empty it after the test.
             except IndexError:
                 break
             if block.used_on:
@@ -267,7 +269,8 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Let the first dropped block wait for events on the other streams that used it."""
+        """Move the first dropped block to the waiting blocks, with an event for each stream that
+        used it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -335,7 +338,7 @@ class Allocator:
             return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return a list whose last block is free and fits the request, or None if memory has run
+        """Return a bin whose last block is free and fits the request, or None if memory has run
         out."""
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
@@ -369,7 +372,8 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Repair pools that an interrupted change left unfinished, before the next change."""
+        """Prepare the pools for a change: repair them if an earlier change was interrupted, and add
+        the free blocks of segments that belong to no pool."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()

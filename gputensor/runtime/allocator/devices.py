@@ -55,8 +55,8 @@ def taking(
                 memory = Memory()
                 try:
                     blocks = bins[size]
-                    # No call may happen until the counters are right: see Note [Finalisers and
-                    # signals].
+                    # From here until the counters are updated, no function may be called: see Note
+                    # [Finalisers and signals].
                     block, blocks[LAST] = blocks[-1], ()
                 except (KeyError, IndexError):
                     memory.block = None

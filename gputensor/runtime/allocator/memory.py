@@ -34,7 +34,7 @@ class Memory:
         if counts is None or block.used_on is not None:
             block.give_back(block)
             return
-        # No call may happen before the last step: see Note [Finalisers and signals].
+        # From here to the last step, no function may be called: see Note [Finalisers and signals].
         counts.in_use -= block.size
         counts.returns += 1
         block.state = BINNED

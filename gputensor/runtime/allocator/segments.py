@@ -113,7 +113,7 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # Blocks that belong to no bin have this home.
+        self.odd: list[Block] = []  # The home of blocks that belong to no bin.
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
         self.segments: dict[Block, None] = {}  # The keys are the first blocks of the segments.
@@ -129,7 +129,8 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # The blocks in these bins have another home now.
+            # Merge blocks that were dropped into these bins meanwhile. Later drops go to `odd`.
+            self._empty(*forgotten)
 
     def _empty(self, *bins: list[Block]) -> None:
         """Merge the blocks in these bins. Other threads may take blocks meanwhile."""
@@ -205,7 +206,8 @@ class Pools:
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            # No object may be created between this test and the change of state: see the Note.
+            # No object may be created between this test and the change of state: see Note
+            # [Finalisers and signals].
             if block.state > PENDING:
                 block.state = TORN
         for old in bins:
@@ -238,7 +240,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # The block now counts as neither in a bin nor in a pool.
+    second.state = USED  # USED: the block is in no bin and in no pool.
     second.before = second.after = None
 
 

@@ -48,7 +48,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         # Only the compiler can expand the macro, so it may include any header.
         if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
-            # Subfolders are not searched, because this may be a home folder with many files.
+            # Subfolders are not searched, because `beside` may be a home folder with many files.
             found.update(_all_in(beside, 0))
             continue
         for path in _paths(name, beside, places):
@@ -59,8 +59,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
 
 
 def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the folders in the options, and the files that the options include before all
-    others."""
+    """Return the folders in the options, and the files that the options include before the text."""
     asked = nvrtc_options.parse(options)
     words = iter(asked.others)
     forced = []

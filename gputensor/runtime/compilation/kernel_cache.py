@@ -177,7 +177,7 @@ def write_in(
 
 
 def _make(folder: str, mode: int) -> None:
-    """Like os.makedirs, but other users get no write access to new parent folders, even if the
+    """Make a folder and its parents. Other users get no write access to new folders, even if the
     umask would allow it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
@@ -186,7 +186,7 @@ def _make(folder: str, mode: int) -> None:
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write again an entry that was removed from the cache. The process still has its payload."""
+    """Write an entry to the cache again after another process has removed it."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 

@@ -25,8 +25,8 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 def nearest_arch(binding: Any, number: int) -> str:
     """Return the compiler's target for a compute capability, such as `sm_90` for 90. If NVRTC lacks
-    this target, return an older one whose output the GPU can load: a cubin of the same generation
-    or, if there is none, PTX."""
+    this target, return the newest older target whose output the GPU can load: a cubin of the same
+    generation or, if there is none, PTX."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:

@@ -24,8 +24,8 @@ from ..emulator import headers as shared, source
 # Headers of the C library and of CUDA's host side that a text may include.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
 _CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
-# A folder that contains this file contains libcu++. (The file nv/target would prove nothing,
-# because a CUDA 13 toolkit also has one beside its own headers.)
+# A folder that contains this file contains libcu++. The file nv/target is no proof, because a CUDA
+# 13 toolkit also has nv/target beside its own headers.
 _LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 

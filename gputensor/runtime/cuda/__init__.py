@@ -37,12 +37,13 @@ is_emulated = False
 
 
 def reset_after_fork() -> None:
-    """In a forked child, replace the CUDA runtime. The child can neither use nor release the
-    parent's CUDA state."""
+    """In a forked child, make the functions of the CUDA runtime raise errors. The child can neither
+    use nor release the parent's CUDA state."""
     global allocate
     memory.allocators.close()
-    # Short cuts keep references to these modules, so the modules' `get_device` is replaced too.
-    # Every launch calls `get_device` first, and the replacement raises.
+    # Short cuts (dispatch/shortcuts.py) keep references to functions of these modules. So
+    # `get_device` of each module, which every launch calls first, is replaced by a function that
+    # raises.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

@@ -53,14 +53,14 @@ def unavailable_reason() -> str | None:
     """Return the driver's error message, or None if devices can be used."""
     try:
         count = _runtime.getDeviceCount()
-    except Exception as error:  # CUDARuntimeError; RuntimeError if libcuda is missing.
+    except Exception as error:  # CUDARuntimeError, or RuntimeError if libcuda is missing.
         return str(error)
     return None if count else "the driver sees no GPU"
 
 
 class On:
     """A context manager: `with On(index)` makes the device current inside the block. Code on the
-    hot path repeats its steps inline."""
+    hot path repeats the steps of this class inline."""
 
     __slots__ = ("_index", "_previous")
 
@@ -87,7 +87,8 @@ def first_failure() -> str | None:
 
 
 def failed(device_index: int, what: str, error: Any) -> Exception:
-    """Return our error for an error of CuPy or for a status. See Note [Failures of a device]."""
+    """Convert an error of CuPy, or a status number, to an error of gputensor. See Note [Failures of
+    a device]."""
     if isinstance(error, int):
         error = _runtime.CUDARuntimeError(error)
     return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
@@ -111,16 +112,18 @@ def reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
 
 
 def is_done(device_index: int, what: str, status: int) -> bool:
-    """Return the result of a query. CuPy's own `done` would report a failure as unfinished work."""
+    """Return True if the status of a query means that the work is done. Raise the error of failed
+    work, which CuPy's own `done` would report as unfinished work."""
     if status in (0, _NOT_READY):
         return status == 0
     raise failed(device_index, what, status)
 
 
 class Relaxed:
-    """During a capture, allow this thread calls that the driver would reject: allocating memory,
-    loading modules, waiting for uncaptured work. The capture does not record these calls. The
-    driver's function is called through ctypes, because CuPy does not expose it."""
+    """A context manager that, during a capture, allows this thread calls that the driver would
+    reject: allocating memory, loading modules, waiting for uncaptured work. The capture does not
+    record these calls. The driver's function is called through ctypes, because CuPy does not expose
+    it."""
 
     __slots__ = ("_mode",)
 

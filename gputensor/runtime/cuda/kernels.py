@@ -83,8 +83,8 @@ class Function:
 
 
 def arch(device_index: int) -> str:
-    """Return the architecture to compile for: the device's, or the newest older one that NVRTC
-    supports."""
+    """Return the architecture to compile for: that of the device or, if NVRTC does not support it,
+    the newest older architecture."""
     found = _archs.get(device_index)
     if found is None:
         major, minor = capability(device_index)
@@ -173,8 +173,7 @@ class _Launcher:
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
-        """Return the address of an array that contains the address of each parameter in the
-        block."""
+        """Return the address of an array of pointers, one to each parameter in the block."""
         found = self.lists.get(offsets)
         if found is None:
             array = (ctypes.c_void_p * max(len(offsets), 1))(*(self.begin + at for at in offsets))

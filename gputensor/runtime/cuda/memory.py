@@ -50,15 +50,15 @@ class _Backend:
         """Do nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """Return the stream. If it is borrowed, and so may be destroyed later, return instead an
-        event after its current work."""
+        """Return the stream or, if it is borrowed, an event after its current work, because the
+        owner of a borrowed stream may destroy it."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:
         if isinstance(entry, Event):
             return entry
         if entry.ptr == PER_THREAD and entry is not per_thread_stream(entry.device_index):
-            return None  # In this thread, the handle would mean another stream.
+            return None  # In this thread, the handle means a different stream.
         event = Event()
         try:
             event.record_or_fail(entry)

@@ -14,8 +14,8 @@ from typing import Any
 
 
 class Staging:
-    """Pinned memory by address, and the copies in flight by stream. The copies' events pass in
-    order."""
+    """Pinned memory by address, and the copies in flight by stream. The events of a stream's copies
+    pass in order."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -21,7 +21,7 @@ Last = dict[tuple[int, Any], tuple[Any, Any]]
 
 
 class Plans:
-    """The order of the Fourier transforms of each thread.
+    """The order of the Fourier transforms that a thread queues on several streams.
 
     cache: a function that returns CuPy's plan cache of this thread and the current device. event: a
     function that makes an event. memory_of: a function that returns the memory of a work area, or
@@ -62,7 +62,7 @@ class Plans:
                 self._keep(memory, stream)
 
     def wait(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
-        """Make a stream wait for the last transform if that ran on another stream.
+        """Make a stream wait for the last transform, if this transform ran on another stream.
 
         Work inside and outside of a capture cannot wait for each other, so each has a last
         transform of its own.
@@ -80,8 +80,8 @@ class Plans:
 
     @staticmethod
     def order_of(graph: capture.Capture) -> Last | None:
-        """Return the last transforms of a graph's replays, or None if the graph has no
-        transforms."""
+        """Return the dict in which replays of a graph find and record the last transform, or None
+        if the graph has no transforms."""
         found = next((x for x in graph.kept.values() if type(x) is dict), None)
         if found is not None:
             for key in [key for key in found if key[1] is graph]:

@@ -149,7 +149,7 @@ class Event:
         return is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
-        """Like `query`, but also allowed during a capture."""
+        """Return the same result as `query`. A call during a capture is allowed."""
         if self.cupy is None:
             return True
         index = self._device_index
@@ -180,7 +180,7 @@ def default_stream(index: int) -> Stream:
 
 
 def current_stream(index: int) -> Stream:
-    """Return CuPy's current stream of a device in this thread."""
+    """Return the Stream for CuPy's current stream of a device in this thread."""
     return stream_of(index, cupy_stream(index))
 
 

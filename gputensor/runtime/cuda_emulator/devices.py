@@ -11,13 +11,13 @@ from ..emulator.machine import Machine
 from ..emulator.pinned import PinnedAllocator
 from ..emulator.queues import Scheduler
 
-# `start` of this package sets these three.
+# `start` of this package sets these three variables.
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
 # Each device has this number of bytes of memory.
 total_bytes = 0
-# For each device, a bit for every device whose memory its kernels may use.
+# For each device: a bit mask of the devices whose memory its kernels may use.
 peers: list[int] = []
 _local = threading.local()
 
@@ -65,14 +65,15 @@ def limits(index: int) -> Limits:
 
 
 def can_access_peer(device_index: int, peer_index: int) -> bool:
-    """Return True if kernels of one device may use memory of another; False before
-    `enable_peer_access`."""
+    """Return True if kernels of one device may use the memory of another device. For two different
+    devices this is False before `enable_peer_access`."""
     checked("can_access_peer", peer_index)
     return bool(peers[checked("can_access_peer", device_index)] >> peer_index & 1)
 
 
 def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
-    """Let kernels of one device use the memory of another. Only the emulator has this function."""
+    """Let kernels of one device use the memory of another device, or forbid it. Only the emulator
+    has this function."""
     bit = 1 << checked("enable_peer_access", peer_index)
     checked("enable_peer_access", device_index)
     if enabled:

@@ -85,7 +85,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
     if path is None:
         key = kernel_cache.key("loaded", image)
         path = _paths[image] = kernel_cache.fetch(key, ".so", lambda: image, "loaded image")[1]
-    elif not os.path.exists(path):  # Another process has removed it from the cache.
+    elif not os.path.exists(path):  # Another process has removed the file from the cache.
         kernel_cache.restore(path, image)
     return Function(devices.machine.load(path, entry, variant, device_index), device_index)
 

@@ -58,7 +58,8 @@ class Backend:
         return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
-        """Run the queued releases of memory. Until then the memory counts as used, as on a GPU."""
+        """Run the device's queued work, which includes frees of memory. Memory counts as used until
+        its queued free has run, as on a GPU."""
         self._scheduler.drain_all(self._device_index)
 
     def synchronize(self) -> None:
@@ -94,8 +95,8 @@ def pinned_allocate(nbytes: int) -> PinnedMemory:
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy. Device -1 is the host. Pageable host memory may be changed once the call has
-    returned."""
+    """Queue a copy. Device -1 is the host. After this call, the caller may change pageable host
+    memory."""
     if nbytes == 0:
         return
     if capturing and (dst_device < 0 or src_device < 0):

@@ -110,7 +110,8 @@ class Event:
         return self._mark is None or self._mark.done
 
     def has_passed(self) -> bool:
-        """Like `query`, but run no queued work. It is also allowed during a capture."""
+        """Return True if all work before this point is done. Unlike `query`, run no queued work. A
+        call during a capture is allowed."""
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:

@@ -78,7 +78,7 @@ COVERED: dict[str, tuple[str, str]] = {
     "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
-# For each construct, by its name in messages: the identifiers that show that it is used.
+# For each construct, by its name in messages: the identifiers by which its use is recognised.
 NOT_COVERED: dict[str, str] = {
     "inline PTX": "asm __asm __asm__",
     "textures and surfaces": (

@@ -25,7 +25,7 @@ Arguments = tuple[tuple[str, int, int, bool], ...]
 
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-# The size of an access that a signal reported, which is unknown.
+# The size in a finding if a signal reported the access, because the true size is unknown.
 _SOME_BYTES = 2**64 - 1
 _CLEAR = 1 << 14  # Only an overrun of up to this number of bytes is attributed to an argument.
 _NO_THREAD = 2**32 - 1
@@ -45,7 +45,7 @@ class Found(ctypes.Structure):
         ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
         ("state", ctypes.c_int),
     )  # fmt: skip
-    begin: int  # A null pointer is None, as ctypes reads it.
+    begin: int  # ctypes reads a null pointer as None.
     nbytes: int
     device: int
     state: int
@@ -251,8 +251,8 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """Add the name of an argument to a sentence about an allocation's guard bytes. It is the
-    argument that points into this allocation."""
+    """Add to a sentence about an allocation's guard bytes the name of the argument that points into
+    this allocation."""
     match = _OVERRUN.search(text)
     if match is None:
         return text
@@ -274,8 +274,8 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """Return the place, such as `blur.cu:41`. It comes from the compiler's output. If this output
-    contains no place, it comes from the address of an instruction."""
+    """Return the place, such as `blur.cu:41`, or None if it is unknown. It is taken from `file` and
+    `line` or, if they are empty, from the address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
     in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.

@@ -35,7 +35,7 @@ def includes() -> dict[str, str]:
 
 
 def is_ours(path: str) -> bool:
-    """Return True for the path of one of our headers, in a line of a compiler or debugger."""
+    """Return True for the path of one of our headers in the output of a compiler or debugger."""
     return os.path.basename(path) in _names()
 
 

@@ -184,8 +184,8 @@ class Machine:
             self._engine.engine_drop(address)
 
     def free(self, address: int) -> str | None:
-        """Free memory when its queued work has run. Return a fault that is found in the guard
-        bytes, or None."""
+        """Free memory whose queued work has run. Return a fault that is found in its guard bytes,
+        or None."""
         with self.lock:
             return self._text(self._engine.engine_free(address, self._error, 2048))
 

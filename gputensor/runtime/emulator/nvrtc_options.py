@@ -1,4 +1,4 @@
-"""NVRTC's options in the emulator: which are supported, ignored or rejected.
+"""NVRTC's options in the emulator. Each option is supported, ignored or rejected.
 
 `-I`, `-D`, `-U` and `-std` work as in NVRTC. Options that affect only the generated GPU code are
 ignored. All other options are rejected, because ignoring them could change a kernel's results.

@@ -11,7 +11,8 @@ from .machine import Machine
 
 
 class _Owner:
-    """Frees the memory when no array, PinnedMemory or queued copy refers to it any longer."""
+    """An allocation of pinned memory. The memory is freed when no array, PinnedMemory or queued
+    copy refers to this object."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_machine", "ptr")
 
@@ -41,7 +42,7 @@ class PinnedMemory:
 
 
 class PinnedAllocator:
-    """Allocates pinned memory, and finds the owner of a pointer into pinned memory."""
+    """The allocator of pinned memory. It also finds the owner of a pointer into pinned memory."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

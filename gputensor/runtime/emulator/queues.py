@@ -135,7 +135,8 @@ class Scheduler:
             self._after_adding(queue)
 
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
-        """Like `add`, for a finaliser: if the call fails, the next call raises the error.
+        """Append a call to a queue, in a finaliser. If the call fails, a later call of the
+        scheduler raises the error.
 
         It never waits, because the thread that runs work may itself be waiting for this thread,
         which collects garbage. In that case the entry stays in the queue until the other thread

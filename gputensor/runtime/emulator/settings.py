@@ -23,7 +23,7 @@ from gputensor.core import errors
 # `all` selects these checks; `memory` includes `writes`.
 CHECKS = ("memory", "init", "race", "overflow")
 WRITES = "writes"
-# The checks that the engine makes; `overflow` is made by the compiled code.
+# Checks that the engine makes. The check `overflow` is made by the compiled code.
 _BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
@@ -51,8 +51,8 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # What compiled kernels contain: a call of the engine at each access, a test of each sum and
-        # product, a call of the engine at each write.
+        # Three flags: compiled kernels call the engine at each access, test integer arithmetic for
+        # overflow, call the engine at each write.
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}
@@ -107,7 +107,7 @@ def parse_seed(text: str) -> int:
 
 
 def parse_checks(text: str) -> frozenset[str]:
-    """Return the checks of a text such as `memory,race` as a set. For `1`, which means libasan, the
+    """Return the set of checks in a text such as `memory,race`. For `1`, which means libasan, the
     set is empty."""
     names = [name for name in str(text).replace(" ", "").split(",") if name not in ("", "0", "1")]
     if names == ["all"]:
@@ -154,6 +154,7 @@ def emulator_settings(
 
 
 def forget() -> None:
-    """Read the environment variables again. Only tests call this."""
+    """Discard the settings, so that the environment variables are read again. Only tests and the
+    pytest plugin call this."""
     global _now
     _now = None

@@ -44,7 +44,7 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 def _of_the_host(image: bytes) -> Iterator[str]:
     """Yield the undefined functions of the object that belong to the host's C library and are not
     allowed."""
-    library = ctypes.CDLL("libc.so.6")  # This library does not define the functions of libm.
+    library = ctypes.CDLL("libc.so.6")  # libc.so.6 does not contain the functions of libm.
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
             if hasattr(library, name):

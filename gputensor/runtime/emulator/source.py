@@ -97,7 +97,8 @@ def translation_unit(
     if entries is not None:
         parts.append("#define GPUTENSOR_USERS 1\n")
     parts.append('#include "cuda_on_cpu.h"\n')
-    # g++ spends a tenth of the time of a family's kernel on this header.
+    # This header takes a tenth of g++'s time for a family's kernel, so it is included only if
+    # needed.
     if entries is not None or adapt.headers or "atomic" in text:
         parts.append('#include "atomics.h"\n')
     if entries is not None:
@@ -147,7 +148,7 @@ USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
 class _Adapter:
-    """Changes a source for g++ without a change in the number of lines, and collects its
+    """An adapter of sources for g++. It keeps the number of lines, and collects the included
     headers."""
 
     def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
@@ -255,7 +256,8 @@ class _Adapter:
 
 
 def _bound(entry: re.Match[str]) -> str:
-    """Return the arguments of `__launch_bounds__`, by default the maximum number of threads."""
+    """Return the arguments of `__launch_bounds__`. Without them, return the maximum number of
+    threads."""
     given = _BOUNDS.search(entry["head"])
     return " ".join(given[1].split()) if given else "1024"
 
@@ -267,8 +269,8 @@ def _cluster(entry: re.Match[str]) -> str:
 
 
 def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield what `pattern.finditer(text)` yields for a pattern of a `__global__` function. The
-    search begins at the statements with this word, because the pattern is slow."""
+    """Yield the matches of a pattern of a `__global__` function, as `pattern.finditer(text)` does.
+    The search begins at the statements with this word, because the pattern is slow."""
     at = 0
     while (word := text.find("__global__", at)) >= 0:
         begin = max(at, *(text.rfind(end, at, word) + 1 for end in ";{}"))
@@ -280,7 +282,8 @@ def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _replaced(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str) -> str:
-    """Return what `pattern.sub(new, text)` returns, for a pattern of a `__global__` function."""
+    """Replace the matches of a pattern of a `__global__` function, as `pattern.sub(new, text)`
+    does."""
     parts, at = [], 0
     for match in kernels(pattern, text):
         parts += [text[at : match.start()], new(match)]
@@ -295,8 +298,8 @@ def _keep(new: str, match: re.Match[str]) -> str:
 
 def _with_symbols(text: str) -> str:
     """Return the text with a statement after each device variable, which registers the variable
-    with the runtime. Raise for a variable that code initialises: a GPU cannot run that code, and
-    the emulator would run it at load."""
+    with the runtime. With `__constinit`, g++ rejects a variable that code initialises: a GPU cannot
+    run that code, and the emulator would run it at load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -374,8 +377,8 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 
 
 def entries_with_collectives(text: str) -> set[str]:
-    """Return the names of functions that contain a barrier, a shuffle, a vote, or another
-    collective operation."""
+    """Return the names of functions that contain a barrier, a shuffle, a vote or another collective
+    operation, or that call such a function."""
     text = _COMMENT_OR_STRING.sub(" ", text)
     # Methods of cooperative groups synchronise, and their names are too common to search for.
     if "cooperative_groups" in text:

@@ -1,4 +1,4 @@
-"""Attention by the CUDA kernels of kernels/cuda/attention.cu: operands and results.
+"""Operands and results of the CUDA kernels for attention (kernels/cuda/attention.cu).
 
 Operands have four dimensions: samples, heads, rows and elements.
 """
@@ -86,7 +86,7 @@ def backward(
     """Return the gradients of query, key and value. kernels: from `launches`."""
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
-    sums = cast(logsumexp, float32)  # The tensor must stay alive until the launch.
+    sums = cast(logsumexp, float32)  # the variable keeps the tensor alive until the launch
     results = dict(zip(("of_query", "of_key", "of_value"), made))
     operands = _operands(
         query, key, value, mask, out=grad_out, sums=sums, deltas=deltas,

@@ -1,4 +1,4 @@
-"""Attention by the CPU's compiled loops: operands and results.
+"""Operands and results of the CPU's compiled loops for attention.
 
 Operands have four dimensions: samples, heads, rows and elements.
 """
@@ -22,7 +22,8 @@ _backward_loop = stub.compiled("attention", "backward")
 
 
 def is_taken(query: Tensor, key: Tensor, value: Tensor, served: tuple[int, int]) -> bool:
-    """Return True if the CPU's compiled loops, if there are any, support these operands."""
+    """Return True if the CPU's compiled loops support these operands. The loops themselves may be
+    missing."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     return query._device is CPU and served[0] == served[1] and numel > 0
 
@@ -58,7 +59,7 @@ def forward(
     scale: float, dropout: Dropout | None,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """Return the result and, for each query, the logarithm of its sum of exponentials. Return None
-    if there are no loops."""
+    if the compiled loop is missing or declines the call."""
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
     sums = calls.new_empty(query, (samples, length, heads), sum_dtype(query))
@@ -76,7 +77,7 @@ def backward(
     of_scores: Tensor | None,
 ) -> tuple[Tensor, ...] | None:  # fmt: skip
     """Return the gradients of query, key and value. Write the gradients of all scores to of_scores.
-    Return None if there are no loops."""
+    Return None if the compiled loop is missing or declines the call."""
     operands = (*map(_array, (grad, query, key, value)), _mask_array(mask, query, key))
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
     to = (*map(_array, made), None if of_scores is None else _array(of_scores))

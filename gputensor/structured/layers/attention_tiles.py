@@ -1,4 +1,5 @@
-"""Tiles of attention scores that operators compute, and the weights that dropout keeps.
+"""Tiles of attention scores for attention that is composed of operators, and the random numbers of
+dropout.
 
 Tensors have four dimensions: samples, heads, rows and elements.
 """
@@ -17,9 +18,10 @@ from .precision import cast
 
 
 class Dropout(NamedTuple):
-    """The random numbers of a call with dropout. Number i belongs to weight i, counted row-major
-    over samples, heads, queries and keys, however a kernel divides the work. seed, block: where the
-    first number is in the random stream. p: the probability of dropping a weight."""
+    """The random numbers of a call with dropout. Number i determines whether weight i is kept.
+    Weights are counted row-major over samples, heads, queries and keys, so the numbers do not
+    depend on how a kernel divides the work. seed, block: the position of the first number in the
+    random stream. p: the probability of dropping a weight."""
 
     seed: int
     block: int
@@ -27,8 +29,8 @@ class Dropout(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The bound for random numbers: weight i is kept if the upper 53 bits of random number i
-        are less than this."""
+        """The bound for random numbers. Weight i is kept if the upper 53 bits of random number i
+        are less than the bound."""
         return math.ceil(math.ldexp(1 - self.p, 53))
 
     @property
@@ -37,9 +39,9 @@ class Dropout(NamedTuple):
         return 0.0 if self.p == 1 else 1 / (1 - self.p)
 
 
-# The bytes of the scores in a tile: on the CPU the size of the L2 caches of two cores, on a GPU
-# half of its L2 cache. With caches of 1 MiB, tiles twice as large took 1.4 times as long for 4
-# samples of 8 heads of 256 x 64.
+# The number of bytes of the scores in a tile. On the CPU, it is the size of the L2 caches of two
+# cores. On a GPU, it is half of the L2 cache. With L2 caches of 1 MiB, tiles twice as large took
+# 1.4 times as long for 4 samples of 8 heads of 256 x 64.
 TILE_BYTES = {"cpu": 1 << 21, "cuda": 1 << 25}
 # With fewer rows than this, a product takes more time per row.
 _LEAST_ROWS = 64
@@ -86,8 +88,8 @@ def tiles(
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = TILE_BYTES.get(query._device.type, TILE_BYTES["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    # The fewer rows a tile has, the more keys come after all of its rows. These keys can be
-    # skipped.
+    # Causal attention skips the keys after the last row of a tile. The fewer rows a tile has, the
+    # more keys are skipped.
     if is_causal:
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:

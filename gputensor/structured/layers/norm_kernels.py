@@ -1,6 +1,6 @@
 """Operands and results of the CUDA kernels for layer, group and batch norm (kernels/cuda/norm.cu).
 
-The kernels see an input as (samples, channels, size), which is dense. Parameters and statistics
+The kernels treat an input as a dense array (samples, channels, size). Parameters and statistics
 have the dtype of the arithmetic, or are all f16 or bf16 like the input.
 """
 
@@ -21,10 +21,11 @@ from .precision import FLOAT, HALVES, cast
 
 Three = tuple[Tensor, Tensor, Tensor]
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
-# Samples, channels, elements of a channel in a sample, and groups of channels with statistics of
-# their own in each sample. 0 groups: the statistics belong to channels.
+# (samples, channels, elements of a channel in a sample, groups). In each sample, each group of
+# channels has its own statistics. If groups is 0, each channel has statistics over all samples.
 Layout = tuple[int, int, int, int]
-# A chain on CUDA continues after reductions over rows of up to this number of elements.
+# On CUDA, a chain continues after a reduction over rows if a row has at most this number of
+# elements.
 _LONGEST_ROW = 1 << 14
 
 
@@ -39,7 +40,7 @@ def channels_of(x: Tensor, form: Any) -> Layout:
 
 def launches(table: Table, x: Tensor, layout: Layout) -> Any:
     """Return the launches of the kernels for an input of this layout, or None if the kernels do not
-    support it. The table stores them."""
+    support the input. The launches are cached in `table`."""
     if x._device.type != "cuda" or not 0 < x._geometry.numel < 1 << 31:
         return None
     key = (launches, x._geometry.dtype, layout)
@@ -48,8 +49,9 @@ def launches(table: Table, x: Tensor, layout: Layout) -> Any:
 
 
 def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
-    """True if a chain composes layer norm of its operators. They have the bits of the kernel, and
-    become one kernel with the operators before and after them."""
+    """True if a chain records layer norm as the operators that compose it. Their results are
+    bitwise equal to those of the kernel, and they are fused with the operators before and after
+    them."""
     is_short = kernels.row_count <= _LONGEST_ROW
     return is_short and kernels.has_bits_of_parts and input._geometry.is_contiguous
 
@@ -62,7 +64,7 @@ def rows(
     layouts: tuple[Geometry, Geometry],
 ) -> Three:  # fmt: skip
     """Return the normalised input, the means and the reciprocal standard deviations. kernels: from
-    `launches`. layouts: of the result and of the statistics."""
+    `launches`. layouts: the layouts of the result and of the statistics."""
     x, (made, mean, rstd) = calls.contiguous(input), _allocated(input, layouts)
     numbers, is_narrow = _numbers(x, weight, bias)
     kernels.normalize_rows(
@@ -77,7 +79,8 @@ def rows_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
     weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients of input, weight and bias. sizes, of: of the parameters."""
+    """Return the requested gradients of input, weight and bias. sizes, of: the sizes and dtype of
+    the parameters."""
     x, grad = calls.contiguous(input), calls.contiguous(grad_out)
     given, _kept = _given(x, grad, mean, rstd, weight)
     made = None
@@ -125,7 +128,8 @@ def channels_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
     weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients of input, weight and bias. rstd: variances, unless `train`."""
+    """Return the requested gradients of input, weight and bias. rstd: if not `train`, this operand
+    has the variances."""
     x, grad = calls.contiguous(input, form), calls.contiguous(grad_out, form)
     given, _kept = _given(x, grad, mean, rstd, weight)
     is_summed = train and mask[0]
@@ -143,8 +147,8 @@ def channels_backward(
 
 
 def _numbers(like: Tensor, *given: Tensor | None) -> tuple[list[Tensor | None], bool]:
-    """Return parameters or statistics as contiguous numbers, and whether these have the input's
-    16-bit dtype; otherwise they have the dtype of the arithmetic."""
+    """Return parameters or statistics as contiguous tensors. Also return True if they have the
+    input's 16-bit dtype, and False if they have the dtype of the arithmetic."""
     of = like._geometry.dtype
     is_narrow = of in HALVES and all([x is None or x._geometry.dtype is of for x in given])
     to = of if is_narrow else _compute(like)
@@ -154,8 +158,8 @@ def _numbers(like: Tensor, *given: Tensor | None) -> tuple[list[Tensor | None], 
 def _given(
     x: Tensor, grad: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None
 ) -> tuple[dict[str, int], list[Tensor | None]]:
-    """Return the operands of a backward kernel, and the tensors that must live until it is
-    queued."""
+    """Return the operands of a backward kernel, and the tensors that must stay alive until the
+    kernel is queued."""
     stats, are_narrow = _numbers(x, mean, rstd)
     numbers, is_narrow = _numbers(x, weight)
     given = {
@@ -187,7 +191,8 @@ def _empty_as(x: Tensor) -> Tensor:
 
 
 def _parts(kernels: Any, x: Tensor) -> Tensor | None:
-    """Return memory for the results of segments, or None if there is one segment."""
+    """Return memory for the partial results of segments of a channel. Return None if a channel is
+    one segment."""
     count = kernels.parts()
     return _empty(x, (count,)) if count else None
 
@@ -196,8 +201,8 @@ def _sums(
     kernels: Any, x: Tensor, wanted: Any, given: dict[str, int], eps: float = 0.0,
     has_variance: bool = False,
 ) -> list[Tensor | None]:  # fmt: skip
-    """Return sums over each channel: of the gradient times the normalised element, and of the
-    gradient. wanted: whether each is wanted."""
+    """Return two sums over each channel: the sum of the gradient times the normalised element, and
+    the sum of the gradient. wanted: two bools. A sum that is not wanted is None."""
     sums = [_empty(x, (kernels.channels,)) if is_wanted else None for is_wanted in wanted]
     if any(wanted):
         parts = _parts(kernels, x)

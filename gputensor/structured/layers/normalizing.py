@@ -99,8 +99,8 @@ def dense_numbers(x: Tensor | None, of: dtype) -> Any:
 
 
 def from_numbers(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
-    """Return an array as a parameter's gradient or as a statistic, with these sizes and this
-    dtype."""
+    """Return an array as a tensor of these sizes and this dtype. It is the gradient of a parameter,
+    or a statistic."""
     return cast(over_array(x.reshape(sizes)), of)
 
 
@@ -150,7 +150,8 @@ def by_rows(
 
 
 def each_channel(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """Return one number per channel of each group, as an array that broadcasts over the rows."""
+    """Repeat a parameter of C channels `times` times, once for each sample. Return it as an array
+    (rows, channels of a group, 1) for group norm."""
     if x is None:
         return None
     return x._get_array().reshape(1, -1).repeat(times, 0).reshape(*rows[:2], 1)

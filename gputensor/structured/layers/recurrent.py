@@ -1,4 +1,4 @@
-"""One layer of an LSTM, a GRU or an RNN, in one direction, composed of operators; its gradients.
+"""One layer of an LSTM, a GRU or an RNN in one direction, and its gradients, composed of operators.
 
 The layer runs on every device and at every level of `gt.func`, and it has derivatives of any order.
 A step has one row for each sequence that has not ended; `sizes` lists the number of rows of each
@@ -39,7 +39,7 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """How a layer runs: the kind of cell, the direction, and `sizes`, which has the number of rows
+    """The parameters of a layer: the kind of cell, the direction, and `sizes`, the number of rows
     of each step. The numbers differ only for packed sequences."""
 
     mode: str
@@ -53,8 +53,9 @@ class How(NamedTuple):
 
 
 class _Rows:
-    """The states of the rows, from step to step. A row that begins takes its state from `begun`.
-    The states of rows that have ended are kept until the last step."""
+    """The current states of the rows. The number of rows may differ from step to step. A row that
+    begins takes its state from `begun`. The states of rows that have ended are kept until the last
+    step."""
 
     __slots__ = ("begun", "ended", "now")
 
@@ -186,10 +187,10 @@ class Saved(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Gradients of a layer. given, hidden: the gradients of the contributions of the input and of
-    the hidden state to the gates, (rows, ...). They are the same tensor, except for a GRU.
-    previous: each row's hidden state before its step. projected: the gradient of the projection's
-    weights, or None."""
+    """Gradients of a layer. given: the gradient (rows, ...) of the input's contribution to the
+    gates. hidden: the gradient of the hidden state's contribution. Except for a GRU, `given` and
+    `hidden` are the same tensor. previous: each row's hidden state before its step. projected: the
+    gradient of the projection's weights, or None."""
 
     given: Tensor
     hidden: Tensor
@@ -237,7 +238,7 @@ def _pulled(
 
 
 def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
-    """Return the steps, ordered by time."""
+    """Return a dict from the index of a step to its saved values."""
     outputs = _by_step(flat(saved.output), how)
     cells: Sequence[Tensor] = [saved.cells] * len(how.sizes)
     gates: Sequence[Sequence[Tensor]] = [()] * len(how.sizes)

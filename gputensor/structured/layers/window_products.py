@@ -20,8 +20,8 @@ from ...tensor.tensor import Tensor
 from ..missing import ask_inplace
 
 Sizes = tuple[int, ...]
-# The maximum number of bytes of a block. On the CPU, memory of _CPU_BYTES is reused, which costs
-# half as much as new memory.
+# The maximum number of bytes of a block: in general, and on the CPU. On the CPU, the memory of
+# blocks of up to _CPU_BYTES is reused, which costs half as much as new memory.
 MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
@@ -58,8 +58,9 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
 
 
 class Spread(NamedTuple):
-    """The zeros that are added to an input: `low` before it, `high` after it (if negative, elements
-    are removed), and steps - 1 between neighbouring elements."""
+    """The zeros that are added to an input x: `low` zeros before it, `high` zeros after it, and
+    steps - 1 zeros between two neighbouring elements. A negative `low` or `high` removes
+    elements."""
 
     low: Sizes
     high: Sizes
@@ -81,7 +82,7 @@ class Spread(NamedTuple):
         whole = self.sizes(sizes[2:])
         made = to = calls.new_zeros(x, (*sizes[:2], *whole))
         for d, (a, s, n, size) in enumerate(zip(self.low, self.steps, sizes[2:], whole), 2):
-            # This is the first element of x that is not cropped.
+            # `first` is the first element of x that a negative `low` does not remove.
             first = max(0, -(a // s)) if a < 0 else 0
             last = min(n, (size - 1 - a) // s + 1) if size else 0
             if first >= last:
@@ -109,8 +110,9 @@ class Windows(NamedTuple):
         first, along, *strides = x._geometry.strides
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
-        # A dimension with one window does not use its step, and a dimension with one tap does not
-        # use its gap. There, both may be too large for a stride.
+        # Use 0 for unused steps and gaps, because their values may be too large for a stride. A
+        # dimension with one window does not use its step. A dimension with one tap does not use its
+        # gap.
         walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
         taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
         view = calls.as_strided(
@@ -121,7 +123,7 @@ class Windows(NamedTuple):
         return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
 
 
-# A function that is called with a block and with its windows, as `Windows.copied` returns them.
+# A function of a block and of the windows that `Windows.copied` returns for the block.
 Work = Callable[["Block", Tensor], None]
 
 
@@ -194,7 +196,7 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # Writes to parts of a new tensor do not count.
+        made._get_storage().version = 0  # the writes to a new tensor are not counted
     return made
 
 
@@ -210,8 +212,9 @@ def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
-    """Return the sum of each gradient times its window, as (channels of grad, inputs of a group,
-    *kernel). Blocks are added in the order of samples, groups and positions."""
+    """Return the gradient of the weight, (channels of grad, inputs of a group, *kernel). It is the
+    sum over all windows of the window times its gradient. Blocks are added in the order of samples,
+    groups and positions."""
     inner, outer = x._geometry.sizes[1] // at.groups, grad._geometry.sizes[1]
     each, sizes = outer // at.groups, (outer, inner, *at.kernel)
     if not x._geometry.numel or not grad._geometry.numel:

@@ -30,7 +30,8 @@ from ..shortcuts.results import learn
 
 Sizes = tuple[int, ...]
 
-# The number of elements that a thread processes at a time, in the larger one of operand and result.
+# The number of elements of the operand or of the result, whichever is larger, that a thread
+# processes at a time.
 _BLOCK = 1 << 16
 
 
@@ -136,8 +137,8 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
 # --- results --------------------------------------------------------------------------------------
 
 # Called as work(library, x, first, *made). It computes the planes of the results, `made`, from the
-# planes of the operand, `x`. first: if threads share the rows of planes, the index of the first
-# window in the first dimension.
+# planes of the operand, `x`. first: the index in the first dimension of the first window to
+# compute. It is 0 unless threads share the rows of planes.
 Work = Callable[..., None]
 # Called as loop(x, *made). It returns True if it wrote the results, and False if it wrote nothing.
 Loop = Callable[..., bool]
@@ -152,8 +153,8 @@ class Call(NamedTuple):
 
 
 def call_of(kernels: Mapping[str, Any], op: str, *args: Any) -> Call:
-    """Return the call of an operator whose kernel has the operator's name. kernels: the names of
-    the kernel's module."""
+    """Return the call of an operator. kernels: a dict from names to functions, in which the
+    operator's name gives its kernel."""
     return Call(getattr(operators, op).table, kernels[op], args)
 
 
@@ -328,7 +329,7 @@ def parts(size: int, out: int) -> Ranges:
 
 @lru_cache(maxsize=256)
 def coverers(size: int, out: int) -> Ranges:
-    """Return the windows that cover each element of a dimension. They are consecutive."""
+    """Return, for each element of a dimension, the consecutive windows that cover the element."""
     i, found = numpy.arange(size), parts(size, out)
     return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 

@@ -130,10 +130,10 @@ def _likeness(
 def _likeness_of_rows(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...], int]:
-    """Return, for row-major operands on a device other than the CPU of which some are rows that
-    repeat: the sizes of the others, a key of all their other properties, as in `_likeness`, and the
-    number of elements of a row. For other operands, return 0 for this number.
-    """
+    """Return (sizes, key, number of elements of a row) for operands of which some are rows that are
+    broadcast to the sizes of the others. key: all properties except sizes, as in `_likeness`. The
+    operands must be row-major and on one device, which is not the CPU. For other operands, return
+    empty tuples and 0."""
     none: tuple[Sizes, tuple[Any, ...], int] = ((), (), 0)
     shapes = [x._geometry for x in inputs if type(x) not in NUMBERS]
     device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
@@ -241,8 +241,8 @@ def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, 
 
 
 def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Raise the error that a kernel would raise for a number out of range, but before `out` is
-    resized."""
+    """Raise an error for a number out of range. Without this check, the kernel would raise the
+    error, but only after `out` is resized."""
     common = plan.common_dtype
     for arg, x in zip(plan.config.arg_names, inputs):
         if type(x) in NUMBERS and common.category == INTEGER:
@@ -254,8 +254,8 @@ def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
 def check_overlap(
     op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...], shape: Geometry | None = None
 ) -> None:
-    """Raise if `out`, with the geometry `shape` that it will have, shares part of its memory with
-    an input."""
+    """Raise if `out` shares part of its memory with an input. shape: the geometry that `out` will
+    have after a resize, if it is resized."""
     if not rule.config.check_mem_overlap:
         return
     for number, x in enumerate(inputs):

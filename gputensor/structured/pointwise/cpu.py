@@ -45,14 +45,14 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
-    """Make the functional form of a binary operator on the CPU. `a + b` ends in this kernel.
+    """Make the functional form of a binary operator on the CPU. `a + b` calls this kernel.
 
     scaled: for operators with `alpha`, the kernel for an `alpha` other than 1.
     """
     loop = rule.loop
 
-    # No function runs more often, so the functions that it would call are inlined
-    # (bench/host/overhead.py).
+    # This kernel is the most frequently called function, so the functions that it would call are
+    # inlined (bench/host/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
             made: Tensor = scaled(key_set, self, other, alpha)
@@ -131,7 +131,8 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
                 mine is not None and (mine is theirs or mine.may_alias)
                 or theirs is not None and theirs.may_alias
             ):  # fmt: skip
-                # NumPy's check of the bounds takes a tenth of the time of our check.
+                # may_share_memory compares only bounds and takes a tenth of the time of
+                # check_overlap.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))
             x = other._array

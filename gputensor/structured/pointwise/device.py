@@ -1,4 +1,5 @@
-"""Fast kernels of elementwise operators on devices other than the CPU. `a + b` on a GPU ends here.
+"""Fast kernels of elementwise operators on devices other than the CPU. `a + b` on a GPU calls one
+of them.
 
 The address of each operand is read once, for the plan's key and for the launch. These kernels
 support tensors whose memory is on one device, and numbers. All other calls are passed to the
@@ -65,7 +66,7 @@ def binary(
     loop = rule.loop
     general = pointwise.functional(operator, rule)
     # If IncludeDispatchKeys selected this kernel, the operands may be on the CPU, whose loops are
-    # different. The general kernel handles both.
+    # different. The general kernel handles operands of all devices.
     scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
@@ -86,7 +87,8 @@ def binary(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        # A meta tensor, a number as the first operand, or a CPU scalar beside a device's tensor.
+        # The operands are a meta tensor, a number as the first operand, or a CPU scalar and a
+        # tensor of the device.
         except AttributeError:
             if alpha is not ONE:
                 return errors.plainly(scaled, key_set, self, other, alpha)
@@ -163,7 +165,7 @@ def binary_inplace(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        # A meta tensor, a CPU scalar, or memory that may overlap.
+        # An operand is a meta tensor or a CPU scalar, or the memory of the operands may overlap.
         except AttributeError:
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)

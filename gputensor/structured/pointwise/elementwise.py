@@ -102,7 +102,8 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
 
 
 def _is_due(entry: Any) -> bool:
-    """Return True if the last call had the same params, and this entry has no short cut yet."""
+    """Return True if the last call of this entry had the params of this call, and the entry has no
+    short cut yet."""
     if type(entry) is not CpuEntry and type(entry) is not DeviceEntry:
         return False
     if entry.seen is not entry.last_beside:
@@ -120,7 +121,7 @@ def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kerne
     at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
 
     def kernel(key_set: int, *args: Any) -> Tensor:
-        learner = None if at else kernel  # A short cut writes to the first argument.
+        learner = None if at else kernel  # short cuts exist only for writes to the first argument
         found: Tensor = write(args[at], inputs(args), params(args), learner, args)
         return found
 
@@ -151,8 +152,8 @@ def forms(
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """Make a function write(out, inputs, params) that returns `out`. `compute` has the same
-    arguments."""
+    """Make a function write(out, inputs, params) that returns `out`. The arguments are those of
+    `compute`."""
     write = pointwise.write(operator, rule)
 
     def checked_write(
@@ -202,7 +203,7 @@ def _beside(
 
 
 class _Taker:
-    """Selects the inputs and the params from a call's arguments."""
+    """Functions that select the inputs and the params from a call's arguments."""
 
     __slots__ = ("operator", "prepare", "inputs", "params", "names")
 
@@ -226,7 +227,7 @@ def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, .
 
 def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
     """Return the positions of the inputs, and the position and name of each param. `out` is neither
-    of them."""
+    an input nor a param."""
     listed = [x for x in enumerate(operator.schema.arguments) if x[1].name != "out"]
     inputs = tuple([place for place, a in listed if a.type.has_tensor])
     return inputs, tuple([(place, a.name) for place, a in listed if not a.type.has_tensor])

@@ -45,8 +45,8 @@ class CpuEntry:
         else:
             bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
-        # NumPy returns a scalar for 0-d operands. If the operands are not row-major, it allocates
-        # results in its order K.
+        # NumPy allocates the result only if this gives the planned layout. For 0-d operands, NumPy
+        # returns a scalar. For operands that are not row-major, it allocates in its order K.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
@@ -144,8 +144,8 @@ def too_large(
     error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
     names: tuple[str, ...] = ("self", "other"),
 ) -> Exception:  # fmt: skip
-    """Return our error for NumPy's error about an integer outside the range of doubles. Errors of
-    our own are returned unchanged."""
+    """Return gputensor's error for NumPy's error about an integer outside the range of doubles.
+    Return an error of gputensor unchanged."""
     if isinstance(error, errors.GpuTensorError):
         return error
     arg, value = next(
@@ -223,6 +223,6 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                # A CPU scalar may be among operands of a device.
+                # The other operands of a CPU scalar may be tensors of a device.
                 operands.append(x._get_array().item())
         self.launch(device.index, tuple(operands), params)

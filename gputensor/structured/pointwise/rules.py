@@ -1,4 +1,4 @@
-"""What a family says about an elementwise operator: its loop, its dtypes and its checks."""
+"""Rules of elementwise operators, which families define: the loop, the dtypes and the checks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class WideEntry:
         self.seen: Any = self.last_beside
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """Return the result as a new tensor, whose dtype is bool or that of the operands."""
+        """Return the result as a new tensor. Its dtype is bool or the dtype of the operands."""
         of = self.plan.common_dtype
         wide = tuple([_wide(x, of) for x in inputs])
         made: Tensor = self.find(wide).fresh(wide, params)

@@ -18,13 +18,14 @@ from ...iterator.plan import Plan, build, over_sizes
 from ...kernels import stub
 from ...kernels.cuda.launch import numbered
 
-# fill may visit the elements in any order. The other families number the elements.
+# The loop of fill may visit the elements in any order. The values of the other families depend on
+# the index of an element, so their loops visit the elements in row-major order.
 _CONFIGS = {"fill": FILL, "range": NULLARY.replace(enforce_linear_iteration=True)}
 
 
 def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) -> Any:
-    """Return the launch of a loop that writes to all elements of such a tensor. op: the operator's
-    name in errors."""
+    """Return the launch of a loop that writes to all elements of a tensor of this geometry and
+    device. op: the operator's name in errors."""
     table = operators.fill__Scalar.table
     key = (family, loop, geometry, place)
     launch = table.plans.get(key)
@@ -35,8 +36,8 @@ def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) 
 
 
 def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
-    """Return the plan of a write to all elements. For a row-major tensor it is derived from the
-    plan for other sizes."""
+    """Return the plan of a write to all elements. For a row-major tensor, derive it from the plan
+    for other sizes if there is one."""
     table = operators.fill__Scalar.table
     alike = (_planned, op, family, geometry.dtype, place)
     is_derived = geometry.is_row_major and geometry.ndim and geometry.numel
@@ -51,14 +52,15 @@ def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
 
 
 def writer(launch: Any, place: device, scalars: tuple[Any, ...]) -> Callable[[int], None]:
-    """Return a function of an address that runs a launch with these scalars."""
+    """Return a function of an address. It runs a launch with these scalars on the tensor at the
+    address."""
     run, pack, tail = numbered(launch, place.index or 0, (None,), scalars)
     return lambda address: run(pack(address, tail))
 
 
 def zeroing(geometry: Geometry, place: device) -> Callable[[int], None] | None:
     """Return a function of an address that writes zero bytes over a dense geometry. Return None if
-    the device's memory cannot be set."""
+    the device's runtime has no `memset_async`."""
     found, index, nbytes = runtime.of(place.type), place.index, geometry.nbytes
     if not hasattr(found, "memset_async"):
         return None

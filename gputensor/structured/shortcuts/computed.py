@@ -36,15 +36,16 @@ _now = state.get
 
 # The types of params that a short cut may keep. All of them are immutable.
 _KEPT = NUMBERS | {type(None), str, dtype}
-# For one, two and three operands: the form, and the maximum number of params in it.
+# For each number of operands (1, 2 and 3), the form, and the maximum number of params that it
+# takes.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
 _LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
     """Return the pair of functions by which a short cut records a call as the Autograd kernel does,
-    if an operand requires grad. In a recorded call or in a derivative (below autograd,
-    `tls.BELOW`), the functions record nothing.
+    if an operand requires grad. Short cuts do not call the pair below autograd (`tls.BELOW`), that
+    is, in a recorded call or in a derivative.
 
     behind: the arguments after the operands.
     """
@@ -75,16 +76,16 @@ def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
     unsaid: tuple[Any, ...] = (), at: device = CPU,
 ) -> None:  # fmt: skip
-    """Store the short cut that a maker returns, for calls with these arguments: tensors first, then
-    numbers and params. unsaid: the arguments after these, which calls of the short cut omit. at:
-    the device for which the maker is."""
+    """Store the short cut that a maker returns, for calls with the arguments `args`: tensors first,
+    then numbers and params. unsaid: the arguments after `args`, which calls of the short cut omit.
+    at: the device of the tensors."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     is_here = count and table.learners.get(at.type) is kernel and args[0]._device is at
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
-    # The first test also fails if a 0-d tensor stands for a number.
+    # The first test also fails if a 0-d tensor is passed in place of a number.
     if not all(places[:count]) or not all(map(is_kept, params)):
         return
     shapes = [
@@ -120,7 +121,8 @@ def store(
 
 
 def long_way(*args: Any) -> None:
-    """Return None, so that the full dispatch is used: the last one in a sequence of short cuts."""
+    """Return None, so that the full dispatch is used. This function is the end of each sequence of
+    short cuts."""
 
 
 def learn_again(
@@ -137,9 +139,9 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut for a composite kernel that calls one other operator, with the kernel's
-    operand and `behind`. The short cut calls the other operator's short cut. `kernel` declares this
-    call by `jumps`."""
+    """Store a short cut for a composite kernel that only calls another operator, with the kernel's
+    operand and the arguments `behind`. The short cut calls the short cut of that operator. `jumps`
+    must declare that `kernel` makes this call."""
     place = args[0]._device
     inner = shortcuts.left(to, args[0]._geometry, place)
     if inner is not None and all(map(is_kept, behind)):
@@ -164,8 +166,8 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
 def comes_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: device = CPU
 ) -> bool:
-    """Return True if an earlier call had equal arguments (plain tensors on the device `at`, and
-    immutable params) and stored no short cut."""
+    """Return True if an earlier call had equal arguments and stored no short cut. The arguments
+    must be plain tensors on the device `at`, and immutable params."""
     if table.learners.get(at.type) is not kernel:
         return False
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
@@ -306,13 +308,14 @@ def filling(geometry: Geometry) -> ShortCut | None:
     return short
 
 
-# By the kind of the NumPy dtype: the types of numbers that an array's `fill` casts like our kernel.
+# kind of a NumPy dtype -> the types of numbers that an array's `fill` casts like the kernel of
+# `fill_`.
 _FILLED = {"f": (float, int, bool), "i": (int, bool), "u": (int, bool), "b": (bool,)}
 
 
 def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
-    """Return a test for numbers that an array's `fill` casts like our kernel, without a check.
-    Return None if there are no such numbers for the dtype."""
+    """Return a function that tests a number. The test is True if an array's `fill` casts the number
+    like the kernel of `fill_`, without a check. Return None if the dtype has no such numbers."""
     kind = geometry.dtype.np.kind
     of = _FILLED.get(kind)
     # Every floating dtype represents numbers in this range. Every integer dtype represents 0 to
@@ -324,7 +327,8 @@ def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
 
 
 def is_beside(storage: Any, array: Any, x: Any) -> bool:
-    """Return True if a plain operand shares no memory with `array`, which is written to."""
+    """Return True if x is a plain operand and shares no memory with `array`, to which the loop
+    writes."""
     theirs = x._storage
     if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x) or theirs is storage:
         return False

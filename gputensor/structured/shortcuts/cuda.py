@@ -100,8 +100,8 @@ def learn_turned(table: Table, kernel: Callable[..., Any], key: Any, entry: Any)
 def learn_scaled(
     table: Table, kernel: Callable[..., Any], key: Any, entry: Any, alpha: Any, *, is_inplace: bool
 ) -> None:
-    """Store the short cut of a call with two tensors and any finite float `alpha`. key: as in
-    `learn`."""
+    """Store the short cut of a call with two tensors and any float `alpha` in the range of the
+    dtype. key: as in `learn`."""
     common, found = entry.plan.common_dtype, _short_key(entry, key)
     if found is None or type(alpha) is not float or common.category != FLOATING or len(key) != 5:
         return
@@ -183,6 +183,5 @@ def copied(
     shape: Any, device: Any, geometry: Any, launch: Any, params: tuple[Any, ...] = ()
 ) -> ShortCut:
     """Return a short cut that copies its operand to a new tensor of this geometry. The launch
-    receives the tensors and reads their addresses. params: the arguments after the operand.
-    """
+    supports addresses of any alignment. params: the arguments after the operand."""
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, params)

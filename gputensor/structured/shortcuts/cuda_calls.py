@@ -24,7 +24,7 @@ from ...tensor.tensor import Tensor
 from .computed import is_kept, store
 from .cuda import CUDA_KEYS, allocating
 
-# The position of an operand that is a new tensor: see `learn_inplace`.
+# The value in `order` for an operand that is a new tensor: see `learn_inplace`.
 FRESH = -1
 _now = state.get
 
@@ -86,7 +86,8 @@ def learn_inplace(
     fresh: Callable[[], Tensor] | None = None,
 ) -> None:  # fmt: skip
     """Store the short cut of a call that writes to its first argument and returns it. The arguments
-    are those of `learn`. fresh: a function that makes the tensor of the operand FRESH."""
+    are those of `learn`. fresh: a function that makes the new tensor for the value FRESH in
+    `order`."""
     self = args[0]
     device = self._device
     key = _key(table, args, device, low_bits)

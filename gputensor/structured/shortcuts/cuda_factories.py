@@ -89,8 +89,8 @@ def _made(
 
 
 def _is_same(x: Any, kept: Any) -> bool:
-    """Return True if arguments that are equal as keys are the same. 1, 1.0 and True are equal, and
-    so are 0.0 and -0.0."""
+    """Return True if two arguments, which are equal as keys, also have the same type and sign. As
+    keys, 1, 1.0 and True are equal, and so are 0.0 and -0.0."""
     kind = type(x)
     if kind is tuple:
         return type(kept) is tuple and all([type(n) is int for n in x])

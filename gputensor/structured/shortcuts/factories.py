@@ -34,8 +34,8 @@ def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
     """Store the short cuts of a factory: for calls that omit the default arguments, and for calls
-    that pass them. They are dropped if the default dtype changes. Each call checks the default
-    device.
+    that pass them. The short cuts are dropped if the default dtype changes. A call that omits the
+    device checks the default device.
 
     front: the arguments before the dtype. unnamed: the dtype of calls without a dtype argument, if
     it is not the default dtype.
@@ -145,7 +145,8 @@ def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
     copies of the operand another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
-    # This is not the tensor's own array, because reading that array would run pending work.
+    # Test another array of the same layout, because access to the tensor's own array would run
+    # pending work.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:

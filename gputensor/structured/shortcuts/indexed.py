@@ -90,7 +90,8 @@ def learn_write(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
     value: Tensor, start: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call that writes to elements by indices, if it needs no conversion.
+    """Store the short cut of a call that writes to elements by indices, if the operands need no
+    conversion.
 
     args: all arguments, self first. value: the last tensor in args, or the number in args as a
     tensor. start: a number that is written to the elements first.

@@ -74,7 +74,7 @@ def _number_first(loop: Any, geometry: Any, recorded: Around) -> ShortCut:
         except RuntimeError as error:
             array = again(error, loop, self, x)
         except OverflowError:
-            return None  # The full call names the number that is too large.
+            return None  # the full dispatch raises the error, which names the number
         tensor = from_array(array, geometry)
         return tensor if node is None else finish(tensor, node)
 
@@ -82,9 +82,9 @@ def _number_first(loop: Any, geometry: Any, recorded: Around) -> ShortCut:
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """Return a list [function, *behind]. Within a block of `gt.fuse`, a short cut calls this
-    function. At first it is the table's kernel; `_Known` in fusion/record/quick.py replaces it by a
-    function for these operands."""
+    """Return a list [function, behind]. Within a block of `gt.fuse`, a short cut calls the
+    function. The first function calls the table's kernel. `_Known` in fusion/record/quick.py
+    replaces it by a function for these operands."""
 
     def first(*operands: Any) -> Any:
         kernel = table[FUSED]
@@ -131,7 +131,7 @@ def learn_out(
 ) -> None:
     """Store the short cut of an out form whose `out` keeps its sizes and is not an input, or of an
     in-place operator of one operand."""
-    if entry.seen is None:  # At the first call, the stored entry has not been used yet.
+    if entry.seen is None:  # this is the first call with the entry
         entry.seen = True
         return
     entry.is_fresh = False

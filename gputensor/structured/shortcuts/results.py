@@ -94,8 +94,8 @@ def learn(
 
 
 def _taking(geometry: Geometry) -> Callable[[Any], Tensor | None]:
-    """Return a function that returns a tensor over a new array, or None if the array must be copied
-    to have this layout."""
+    """Return a function of a new array. It returns a tensor over the array, or None if the array
+    does not have this layout and must be copied."""
     sizes, strides, element = geometry.sizes, geometry.stride_bytes, geometry.dtype.np
 
     def take(array: Any) -> Tensor | None:

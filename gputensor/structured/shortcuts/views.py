@@ -29,7 +29,7 @@ def view(
     table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
 ) -> ShortCut:
     """Make the short cut of a view that keeps the offset. given: the arguments after self.
-    recorded_as: for a composite operator, the table and the arguments after self of the operator
+    recorded_as: for a composite operator, the pair (table, arguments after self) of the operator
     that autograd records."""
     around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
@@ -61,9 +61,9 @@ def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> Sho
 
 
 def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
-    """Return a function (self, geometry, by, *given). It makes and records a view of a part of a
-    tensor with a history; `given` determines the view's offset. The node keeps the arguments
-    (*before, *given, *behind)."""
+    """Return a function (self, geometry, by, *given) for tensors with a history. It makes a view of
+    a part of `self` and records the view. `given` determines the view's offset. The node keeps the
+    arguments (*before, *given, *behind)."""
     places: dict[Any, ShortCut] = {}
 
     def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
@@ -98,8 +98,8 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut for the tensor's device only. Of all devices, this is the first on which
-    the layout was repeated."""
+    """Store a short cut for the tensor's device only. This device is the first one on which a call
+    with this layout was repeated."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
         shortcuts.learn(table, kernel, key, found, place)

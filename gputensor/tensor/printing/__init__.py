@@ -114,8 +114,8 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # Lines break by the length of the text with "torch." in place of "gputensor.", so that they
-        # break as in PyTorch.
+        # Measure the text with "torch." in place of "gputensor.", so that lines break at the same
+        # places as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
@@ -169,7 +169,8 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
 
 
 def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Return the elements as an ndarray that Python can read; it may be a copy."""
+    """Return the elements as an ndarray of a dtype that Python can read. The ndarray may be a
+    copy."""
     element = tensor._geometry.dtype
     if element.is_opaque:
         wide = complex64 if element.is_complex else float32
@@ -179,7 +180,7 @@ def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 class _Formatter:
-    """Formats the real numbers of one tensor with equal width.
+    """Formatter of the real numbers of one tensor. All texts have equal width.
 
     width: the width of the widest number. A floating tensor without fractions prints `1.`; if the
     magnitudes differ widely, it prints in scientific notation.
@@ -210,15 +211,14 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # PyTorch's width includes a point for every number, even for "inf", which is written
-            # without one. So the width is counted without a point, plus 1.
+            # PyTorch adds 1 for a point to the width of every number, even to the width of "inf",
+            # which is written without a point.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:
             self._write = _whole
 
     def __call__(self, value: Any) -> str:
-        # Numbers are padded here, on the left.
         return self._write(value).rjust(self.width)
 
 

@@ -27,8 +27,8 @@ from .workers import LOOK_AFTER, Ended, Raised, Requests, WorkerInfo, work
 
 
 class _Fetch:
-    """Fetches a batch of a dataset: the items at given indices, or the next items of an iterable
-    dataset.
+    """A function that fetches a batch of a dataset: the items at given indices, or the next items
+    of an iterable dataset.
 
     size: batch size for an iterable dataset, or None to fetch single items.
     """
@@ -247,7 +247,7 @@ class _Workers:
             process = context.Process(target=work, args=args, daemon=True)
             with _memory():
                 process.start()
-            reader.close()  # else a write to a worker that has ended would block instead of failing
+            reader.close()  # so that a write to a worker that has ended fails and does not block
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)

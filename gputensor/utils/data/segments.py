@@ -50,10 +50,9 @@ if is_available:
 
 
 class _Segment:
-    """A mapped segment. users: the number of arrays over it, plus one for each time that it was
-    sent. told: in the main process, a function that reports to the worker that the segment is
-    unused.
-    """
+    """A mapped segment. users: the number of arrays over the segment, plus one for each time that
+    it was sent and not returned. told: in the main process, a function that reports to the worker
+    that the segment is unused."""
 
     __slots__ = ("descriptor", "address", "nbytes", "users", "forks", "told")
 
@@ -96,8 +95,9 @@ class _Segment:
             os.close(self.descriptor)
 
 
-# These tables are used in a worker: unused segments, segments that the main process has, and
-# segments by storage. `_sent` lists a segment once for each time that it was sent and not returned.
+# These tables are used in a worker. `_spare`: unused segments. `_sent`: segments that the main
+# process has. `_segments`: storage -> its segment. `_sent` lists a segment once for each time that
+# it was sent and not returned.
 _spare: list[_Segment] = []
 _sent: dict[int, list[_Segment]] = {}
 _segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
@@ -198,7 +198,8 @@ def dumps(batch: Any, channel: Any) -> bytes:
 
 
 def take_back(channel: Any) -> None:
-    """Receive the numbers of the segments that the main process no longer uses."""
+    """Receive the numbers of the segments that the main process has dropped. Subtract one user from
+    each of these segments."""
     if channel is None or not _sent:
         return
     with _socket(channel) as through:
@@ -260,7 +261,9 @@ class _Told:
         try:
             with _socket(self._channel) as through:
                 through.send(self._number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
-        except OSError:  # the worker has ended, or its socket is full; then it makes new segments
+        except OSError:
+            # The worker has ended, or its socket is full. In the second case, the segment is not
+            # reused, and the worker makes a new one.
             pass
 
 

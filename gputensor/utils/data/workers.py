@@ -25,14 +25,14 @@ import numpy as np
 from ...structured.generator import manual_seed
 from . import segments
 
-# Seconds between two checks whether a process has ended, while waiting for it.
+# The interval, in seconds, at which a waiting process checks whether the other process has ended.
 LOOK_AFTER = 2.0
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Facts about a worker, for its own code. id: its number. seed: the seed of its random
-    numbers."""
+    """Properties of a worker, for code that runs in the worker. id: its number. seed: the seed of
+    its random numbers."""
 
     id: int
     num_workers: int
@@ -66,8 +66,8 @@ class Raised:
     trace: str
 
     def again(self, worker: int) -> BaseException:
-        """Return an exception of the same class. Its text names the worker and contains the
-        traceback."""
+        """Return an exception of the same class, or a RuntimeError if the class takes other
+        arguments. The text names the worker and contains the traceback."""
         message = f"worker {worker} of the DataLoader raised {self.kind.__name__}: {self.text}"
         message += f"\n{self.trace}"
         try:
@@ -77,12 +77,12 @@ class Raised:
 
 
 class Ended:
-    """Result that stands for the end of an iterable dataset."""
+    """The result that marks the end of an iterable dataset."""
 
 
 class Requests:
-    """Sends requests to one worker. A thread writes them, so that the main process does not
-    wait."""
+    """Sender of requests to one worker. A thread writes the requests, so that the main process does
+    not wait."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -123,7 +123,7 @@ def work(
     info: WorkerInfo, requests: Any, results: Any, channel: Any, fetch: Callable[..., Any],
     worker_init_fn: Callable[[int], Any] | None,
 ) -> None:  # fmt: skip
-    """The main function of a worker process.
+    """Run a worker process until it receives None.
 
     channel: the connection for segments, or None.
     """
