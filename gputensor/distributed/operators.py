@@ -39,9 +39,10 @@ BY_LIBRARY = True
 
 
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
-    """Return the module that transfers these tensors (nccl or transport) and its operands.
+    """Return the module that transfers these tensors, and the operands for its functions: nccl and
+    tensors, or transport and arrays.
 
-    nccl takes tensors, transport takes arrays. On an emulated device, first wait for its work.
+    On an emulated device, first wait for its work.
     """
     place = tensors[0]._device
     for x in tensors[1:]:

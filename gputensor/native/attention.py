@@ -340,7 +340,7 @@ def draw_kept(
 
     def drawn(head: int, count: int) -> Tensor:
         first = (head * length + rows[0]) * seen
-        lead = first % 4  # Draws begin at a block of four random numbers.
+        lead = first % 4  # Random numbers are drawn in blocks of four.
         made = calls.empty_memory_format((lead + count,), bool_, None, drawn_on, None, None)
         draw("bernoulli", made, dropout.seed, dropout.block + first // 4, dropout.limit, 0)
         kept = calls.slice_Tensor(made, 0, lead, lead + count, 1)

@@ -168,8 +168,8 @@ class _CpuEntry:
 
     def __init__(self, geometry: Geometry, mat2: Geometry) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
-        # BLAS returns a row-major result. Large results are allocated here instead, so that they
-        # are aligned.
+        # True if NumPy allocates the result of BLAS, which is row-major. Large results are
+        # allocated by gputensor, so that they are aligned.
         self.numpy_allocates = (
             geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
             and not _is_by_columns(geometry, mat2)

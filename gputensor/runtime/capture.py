@@ -238,8 +238,8 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # This memory is outside the graph's pool, because earlier calls of the graph may write to
-        # memory of the pool.
+        # This memory is outside the graph's pool, because kernels that come earlier in the graph
+        # may write to memory of the pool.
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

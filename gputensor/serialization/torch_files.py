@@ -97,8 +97,8 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """Rebuild a tensor of a subclass, or with attributes. Return a plain tensor without the
-    attributes."""
+    """Return the plain tensor of a pickled tensor that has a subclass or attributes. Both are
+    dropped."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)

@@ -327,8 +327,8 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 class _Counted:
-    """An object that counts references to itself in the way `Storage.resize` does. The number
-    depends on the Python version."""
+    """An object that counts references to itself in the way `Storage.resize` does. The count for
+    one reference depends on the Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted

@@ -16,8 +16,8 @@ from ...structured.pointwise import NUMBERS
 from ..chain import Chain, Instruction
 from ..running import Run
 
-# The operators of a chain have different dtypes, and their overlaps were checked when they were
-# recorded, so these checks are off.
+# The operands of a chain may have different dtypes. Whether they overlap was checked when the
+# operators were recorded. So both checks are off.
 _CONFIG = Config(
     check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
     resize_outputs=False, cast_common_dtype_to_outputs=True,
