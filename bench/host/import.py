@@ -117,7 +117,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Return a sentence for each budget that the record misses."""
+    """Return a sentence for each budget that the record exceeds."""
     found = ratios(record)["import"]
     wanted = record["budget"]
     return [f"an import takes {found:.2f} times NumPy's, not {wanted}"] if found > wanted else []

@@ -144,8 +144,8 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def _main(data: dict[str, Any]) -> str:
-    """Return the highest CPU capability that was measured. It belongs to the record's main
-    figures."""
+    """Return the highest CPU capability that was measured. The main figures of the record were
+    measured with it."""
     return str([*data.get("capabilities", [data["capability"]])][-1])
 
 

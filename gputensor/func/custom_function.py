@@ -204,7 +204,8 @@ class _Mapped(Function):
 
 
 def _summed(gradient: Any, shape: Any, has_batch: bool) -> Any:
-    """Return an argument's gradient, summed over the batch if the argument has no batch."""
+    """Return the gradient of an argument. If the argument has no batch, sum its gradient over the
+    batch."""
     made = gradient.sum_to_size(gradient.shape[0], *shape)
     return made if has_batch else made.sum(0)
 

@@ -52,8 +52,9 @@ def infer_size(op: str, size: Any, numel: int) -> Sizes:
 
 
 def view_strides(shape: Geometry, sizes: Sizes) -> Sizes | None:
-    """Return the strides of a view of `shape` with sizes `sizes`. Return None if such a view needs
-    a copy. Source: ATen/TensorUtils.cpp, computeStride."""
+    """Return the strides of a view with sizes `sizes` of a tensor with the geometry `shape`. Return
+    None if no strides describe it, so that a copy is needed. Source: ATen/TensorUtils.cpp,
+    computeStride."""
     if shape.numel == 0:
         return shape.strides if sizes == shape.sizes else formats.contiguous_strides(sizes)
     strides = [0] * len(sizes)

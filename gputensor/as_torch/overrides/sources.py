@@ -65,6 +65,6 @@ def rule_of(func: Any) -> str:
         return OF_PYTHON if is_of_python(func) else OF_PARSER
     if name in _METHODS_IN_PYTHON:
         return OF_PYTHON
-    # PyTorch parses the arguments of methods that have any; its `cpu` has one
+    # PyTorch parses the arguments of methods that have arguments. Its `cpu` has one; ours has none.
     is_parsed = name == "cpu" or len(signature(func).parameters) > 1
     return OF_PARSER if is_parsed and name not in ("apply_", "new_tensor") else OF_SELF

@@ -256,7 +256,7 @@ def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
 
 
 def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
-    """Make the error that PyTorch words "result type X can't be cast to the desired output type
+    """Make the error for PyTorch's "result type X can't be cast to the desired output type
     Y"."""
     return DtypeError(
         f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "

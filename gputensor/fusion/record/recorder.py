@@ -159,7 +159,8 @@ class Recorder:
         for theirs, offset, shape in others:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
-        # An earlier equal step cannot be reused: its result may have its own memory.
+        # The result of an earlier equal step cannot be reused, because it may be stored elsewhere
+        # than in the written tensor.
         placed = self._placed(what, inputs, params)
         is_ours = placed is not None and placed[0] is recording and recording.is_new(placed[1])
         return placed if is_ours else None

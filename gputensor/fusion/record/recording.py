@@ -287,9 +287,9 @@ class Recording:
         return self._distinct()[1][number] == number
 
     def _distinct(self) -> tuple[list[_Step], list[int]]:
-        """Return the steps, and for each step the number of the first equal step, which is computed
-        in place of all equal steps. Steps that read a layout copy read its operand instead: see
-        Note [A chain of several layouts]."""
+        """Return the steps, and for each step the index of the first equal step. Only the first of
+        equal steps is computed. An operand that is a layout copy is replaced by the operand of the
+        copy: see Note [A chain of several layouts]."""
         steps: list[_Step] = []
         first: list[int] = []
         numbers: dict[_Step, int] = {}

@@ -83,8 +83,8 @@ class Statements:
         """Write statements that take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            # The Python must run in a capture, because the position in the random stream must be
-            # read when the graph is replayed.
+            # During a graph capture the function itself must run, not these statements. It records
+            # that a replay of the graph reads the position in the random stream.
             names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):

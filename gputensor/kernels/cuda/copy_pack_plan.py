@@ -167,7 +167,7 @@ def _tile(
     found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
     found.rows_in = [d for d in found.run_out if d not in found.run_in]
     found.rows_out = [d for d in found.run_in if d not in found.run_out]
-    # Reject tiles that cut a run in any dimension except its last one.
+    # A tile may cut only the last dimension of a run.
     for run in (found.run_out, found.run_in):
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None

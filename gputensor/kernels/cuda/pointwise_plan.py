@@ -208,8 +208,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the largest number of units per thread, at most `most`, for which at least three
-    quarters of all threads' units lie in existing rows."""
+    """Return the number of units per thread, from 1 to `most`. It is the largest for which at least
+    three quarters of the units of all threads are rows of the tensor, not past its end."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 

@@ -24,7 +24,7 @@ from .launch import (
 # simultaneous loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: for each operator whose partial results another operator combines, that other operator.
+# _ENDS: the operator that combines partial results, if it is not the operator that computed them.
 # RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one segment,
 # otherwise partial results.
 _ENDS = {"nansum": "sum"}

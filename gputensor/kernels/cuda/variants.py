@@ -49,7 +49,7 @@ ALONE = (*COPIES, "attention", "norm")
 
 
 def arithmetic(of: dtype) -> str:
-    """Return the arithmetic type in which strided entries compute dtype `of`."""
+    """Return the C type in which strided entries compute elements of the dtype `of`."""
     if of.category < 2:
         return "u64" if of.short == "u64" else "i64"
     if of is complex32:

@@ -193,8 +193,8 @@ def _of_cupy(index: int, of: Any) -> Stream:
 
 
 def per_thread_stream(index: int) -> Stream:
-    """Return this thread's default stream. Its handle is equal in all threads, so `key` has a value
-    of our own."""
+    """Return this thread's default stream. CUDA's handle for it is equal in all threads, so `key`
+    is a number that differs between threads."""
     try:
         streams: dict[int, Stream] = _local.streams
     except AttributeError:
