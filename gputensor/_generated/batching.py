@@ -170,6 +170,8 @@ RULES = {
     "aten::_rnn_layer_backward": "composed",
     "aten::native_layer_norm": "layer_norm",
     "aten::native_layer_norm_backward": "layer_norm_backward",
+    "aten::_fused_rms_norm": "rms_norm",
+    "aten::_fused_rms_norm_backward": "rms_norm_backward",
     "aten::native_group_norm": "group_norm",
     "aten::native_group_norm_backward": "group_norm_backward",
     "aten::native_batch_norm": "batch_norm",

@@ -1543,6 +1543,23 @@ def records_TTV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTVTPV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and d._autograd is None
+                and (e is None or e._autograd is None) or (node := record(kind, a, b, d, e)) is None
+        ):
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTVTTPPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
         key_set &= BELOW_AUTOGRAD
@@ -1797,6 +1814,22 @@ def records_TVPPV(operator, kind, record, keep, finish):
         try:
             put(below_autograd[before])
             result = operator.redispatch_table[key_set](key_set, a, b, c, d, e)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
+def records_TVPV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None
+                and (c is None or c._autograd is None) or (node := record(kind, a, c)) is None):
+            return operator.redispatch_table[key_set](key_set, a, b, c, d)
+        keep(node, a, b, c, d)
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d)
         finally:
             put(before)
         return finish(result, node)

@@ -1,4 +1,5 @@
-"""Normalisations to mean 0 and variance 1 over some dimensions, followed by a scale and a shift.
+"""Normalisations to mean 0 and variance 1, or to root mean square 1, over some dimensions, followed
+by a scale and a shift.
 
 On the CPU, they are loops of this family; on CUDA, kernels of norm.cu; on other devices, they are
 composed of other operators. f16 and bf16 are computed in f32 and rounded once. If the input is f16
@@ -17,18 +18,15 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
-from ..core.dtype import dtype
-from ..core.geometry import Geometry, contiguous_geometry
-from ..dispatch import tls
-from ..dispatch.keys import FUSE
 from ..iterator import overlap
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
-from ..structured.layers import norm_kernels
+from ..structured.layers import norm_kernels, norm_rows
 from ..tensor.base import suggest_memory_format
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
-    Gradients, Three, affine, beside_channels, by_channels, by_rows, center, check_mask,
+    Gradients, Three, affine, allocated, beside_channels, by_channels, by_rows, center, check_mask,
     composed_gradients, compute_dtype, dense_numbers, each_channel, empty_result, in_format,
     input_gradient, is_for_kernels, kernel_gradients, mixed, of_channels, of_statistics, unbiased,
 )  # fmt: skip
@@ -38,126 +36,89 @@ from ..structured.layers.precision import check_floating, cast, wide
 # --- layer norm -----------------------------------------------------------------------------------
 
 
-def _normalized(op: str, input: Tensor, normalized_shape: Any) -> tuple[int, ...]:
-    """Return normalized_shape as a tuple. Raises: ShapeError unless the input's last sizes equal
-    it."""
-    wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
-    sizes = input._geometry.sizes
-    if not wanted:
-        raise errors.must(op, "normalized_shape", "have a dimension", normalized_shape)
-    if sizes[len(sizes) - len(wanted) :] != wanted or len(wanted) > len(sizes):
-        raise errors.wrong_shape(op, "input", f"end in the sizes {list(wanted)}", input)
-    return wanted
-
-
 def native_layer_norm(
     key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None,
     eps: float,
 ) -> Three:  # fmt: skip
-    op = "layer_norm"
-    wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
-    operands = (input, weight, bias)
-    table, key = operators.native_layer_norm.table, (wanted, *_layouts_of(operands))
-    plan = table.plans.get(key)
-    if plan is None:
-        check_floating(op, input=input, weight=weight, bias=bias)
-        _normalized(op, input, wanted)
-        arguments.check_sizes(op, wanted, weight=weight, bias=bias)
-        of, sizes = of_statistics(*operands), input._geometry.sizes
-        outer = sizes[: len(sizes) - len(wanted)]
-        kept = (*outer, *[1] * len(wanted))
-        plan = (math.prod(outer), math.prod(wanted)), _layouts(input, kept, of)
-        table.remember(key, plan)
-    rows, layouts = plan
-    if is_for_kernels(input):
-        params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
-        return by_rows(input, rows, params, eps, layouts)
-    kernels = norm_kernels.launches(table, input, (*rows, 1, 1))
-    is_fusing = tls.state.get()[0] & FUSE
-    if kernels is not None and not (
-        is_fusing and norm_kernels.is_composed_in_chains(kernels, input)
-    ):
-        eps = real("norm", "eps", eps)
-        return norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
-    dims, of = tuple(range(-len(wanted), 0)), layouts[1].dtype
-    centered, mean, rstd = center(wide(input), dims, eps)
+    table = operators.native_layer_norm.table
+    rows = norm_rows.rows_of("layer_norm", table, input, normalized_shape, weight, bias)
+    kernels = norm_rows.launches(table, rows, input)
+    if kernels is not None or is_for_kernels(input):
+        results = allocated(input, rows.layouts)
+        norm_rows.normalize(kernels, rows, input, weight, bias, eps, results)
+        return results
+    of = rows.layouts[1].dtype
+    centered, mean, rstd = center(wide(input), rows.dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
     return in_format(made, input._geometry.dtype), in_format(mean, of), in_format(rstd, of)
-
-
-def _layouts_of(operands: tuple[Tensor | None, ...]) -> list[Any]:
-    return [None if x is None else (x._geometry, x._device) for x in operands]
-
-
-def _layouts(input: Tensor, kept: tuple[int, ...], of: dtype) -> tuple[Geometry, Geometry]:
-    given = input._geometry
-    return contiguous_geometry(given.sizes, given.dtype), contiguous_geometry(kept, of)
-
-
-def _integers(op: str, **given: Any) -> list[int]:
-    return [arguments.integer(op, arg, value) for arg, value in given.items()]
 
 
 def native_layer_norm_backward(
     key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor,
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
-    op = "native_layer_norm_backward"
-    check_floating(
-        op, input=input, weight=weight, bias=bias, grad_out=grad_out, mean=mean, rstd=rstd
+    return norm_rows.backward(
+        "native_layer_norm_backward", operators.native_layer_norm_backward.table, grad_out, input,
+        normalized_shape, mean, rstd, weight, bias, output_mask,
     )  # fmt: skip
-    check_mask(op, output_mask)
-    wanted = _normalized(op, input, normalized_shape)
-    sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
-    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
-    arguments.check_sizes(op, sizes, grad_out=grad_out)
-    arguments.check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
-    dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
-    grad, of = wide(grad_out), of_statistics(input, weight, bias)
-    if is_for_kernels(input):
-        shape, compute = (-1, math.prod(wanted)), compute_dtype(input)
-        given = [x._get_array().reshape(shape) for x in (grad_out, input)]
-        numbers = [dense_numbers(x, compute) for x in (mean, rstd, weight)]
-        made = empty_result(input) if output_mask[0] else None
-        into = None if made is None else made._get_array().reshape(shape)
-        inputs = (*given, *numbers)
-        return kernel_gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
-    table = operators.native_layer_norm_backward.table
-    layout = (math.prod(sizes[:outer]), math.prod(wanted), 1, 1)
-    kernels = norm_kernels.launches(table, input, layout)
-    if kernels is not None:
-        return norm_kernels.rows_backward(
-            kernels, grad_out, input, mean, rstd, weight, wanted, of, output_mask
-        )
-    mean, rstd = wide(mean), wide(rstd)
-    normal = (wide(input) - mean) * rstd
 
-    def of_input() -> Tensor:
-        found = input_gradient(affine(grad, weight, None), normal, rstd, dims)
-        return in_format(found, input._geometry.dtype)
 
-    return composed_gradients(of_input, grad, normal, rows, wanted, of, output_mask)
+# --- RMS norm -------------------------------------------------------------------------------------
 
 
 def rms_norm(
     key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:  # fmt: skip
-    op = "rms_norm"
-    if not input._geometry.dtype.is_complex:
-        check_floating(op, input=input)
-    wanted = _normalized(op, input, normalized_shape)
+    op, of = "rms_norm", input._geometry.dtype
+    if not of.is_complex:
+        return calls._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+    wanted = norm_rows.check_normalized(op, input, normalized_shape)
     arguments.check_sizes(op, wanted, weight=weight)
-    if eps is None:
-        eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
-    eps, x = real(op, "eps", eps), wide(input)
-    squares = calls.mean_dim(calls.mul_Tensor(x, x), tuple(range(-len(wanted), 0)), True, None)
-    made = calls.mul_Tensor(x, 1 / calls.sqrt(squares + eps))
-    made = affine(made, weight, None)
-    return cast(made, input._geometry.dtype)
+    eps = rms_eps(input) if eps is None else real(op, "eps", eps)
+    by = norm_rows.root_mean_square(input, tuple(range(-len(wanted), 0)), eps)
+    return cast(affine(calls.mul_Tensor(input, by), weight, None), of)
+
+
+def rms_eps(x: Tensor) -> float:
+    """Return the default eps: the spacing at 1 of the numbers in which x is computed."""
+    return float(np.finfo(compute_dtype(x).to_real.np).eps)
+
+
+def _fused_rms_norm(
+    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    op, table = "rms_norm", operators._fused_rms_norm.table
+    rows = norm_rows.rows_of(op, table, input, normalized_shape, weight, of=compute_dtype(input))
+    eps = rms_eps(input) if eps is None else real(op, "eps", eps)
+    kernels = norm_rows.launches(table, rows, input)
+    if kernels is not None or is_for_kernels(input):
+        made, rstd = [allocate(layout, input._device) for layout in rows.layouts]
+        norm_rows.normalize(kernels, rows, input, weight, None, eps, (made, None, rstd))
+        return made, rstd
+    x = wide(input)
+    rstd = norm_rows.root_mean_square(x, rows.dims, eps)
+    made = affine(calls.mul_Tensor(x, rstd), weight, None)
+    return in_format(made, input._geometry.dtype), in_format(rstd, rows.layouts[1].dtype)
+
+
+def _fused_rms_norm_backward(
+    key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, rstd: Tensor,
+    weight: Tensor | None, output_mask: Any,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    check_mask("_fused_rms_norm_backward", output_mask, 2)
+    of_input, of_weight, _ = norm_rows.backward(
+        "_fused_rms_norm_backward", operators._fused_rms_norm_backward.table, grad_out, input,
+        normalized_shape, None, rstd, weight, None, (*output_mask, False),
+    )  # fmt: skip
+    return of_input, of_weight
 
 
 # --- group norm -----------------------------------------------------------------------------------
+
+
+def _integers(op: str, **given: Any) -> list[int]:
+    return [arguments.integer(op, arg, value) for arg, value in given.items()]
 
 
 def native_group_norm(
@@ -166,7 +127,7 @@ def native_group_norm(
 ) -> Three:  # fmt: skip
     op, operands = "group_norm", (input, weight, bias)
     N, C, HxW, group = numbers = _integers(op, N=N, C=C, HxW=HxW, num_groups=group)
-    table, key = operators.native_group_norm.table, (*numbers, *_layouts_of(operands))
+    table, key = operators.native_group_norm.table, (*numbers, *norm_rows.layouts_of(operands))
     plan = table.plans.get(key)
     if plan is None:
         check_floating(op, input=input, weight=weight, bias=bias)
@@ -175,7 +136,7 @@ def native_group_norm(
         if input._geometry.numel != N * C * HxW:
             raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
         arguments.check_sizes(op, (C,), weight=weight, bias=bias)
-        layouts = _layouts(input, (N, group), of_statistics(*operands))
+        layouts = norm_rows.layouts(input, (N, group), of_statistics(*operands))
         plan = layouts, suggest_memory_format(input)
         table.remember(key, plan)
     layouts, form = plan
@@ -183,14 +144,16 @@ def native_group_norm(
         rows = (N * group, C // group, HxW)
         params = [each_channel(x, N, rows) for x in (weight, bias)]
         x = input if input._geometry.is_contiguous else calls.contiguous(input)
-        made, mean, rstd = by_rows(x, rows, params, eps, layouts)
+        made, mean, rstd = results = allocated(input, layouts)
+        by_rows(x, rows, params, eps, results)
         if form is not formats.contiguous_format:
             made = calls.contiguous(made, form)
         return made, mean, rstd
     kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
     if kernels is not None:
-        eps = real("norm", "eps", eps)
-        made, mean, rstd = norm_kernels.rows(kernels, input, weight, bias, eps, layouts)
+        eps, results = real("norm", "eps", eps), allocated(input, layouts)
+        norm_kernels.rows(kernels, input, weight, bias, eps, results)
+        made, mean, rstd = results
         return calls.contiguous(made, form), mean, rstd
     sizes, of = input._geometry.sizes, layouts[1].dtype
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))

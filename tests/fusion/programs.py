@@ -122,6 +122,7 @@ def _of_rows(rng: random.Random, x: Any) -> Any:
         lambda: gt.softmax(x, dim), lambda: gt.log_softmax(x, dim),
         lambda: functional.layer_norm(x, sizes), lambda: gt.native_layer_norm(x, sizes[-1:], None,
         weight, 1e-5), lambda: functional.layer_norm(x, sizes[-1:], weight, weight + 1),
+        lambda: functional.rms_norm(x, sizes[-1:], weight), lambda: functional.rms_norm(x, sizes),
     ]  # fmt: skip
     made = rng.choice(calls)()
     if pick < 0.3 or isinstance(made, tuple):

@@ -42,10 +42,15 @@ def _layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_ena
     return _native_layer_norm(x, normalized_shape, weight, bias, eps)[0]
 
 
-def _rms_norm(x, normalized_shape, weight=None, eps=None):
+def _fused_rms_norm(x, normalized_shape, weight, eps):
     axes, wide = tuple(range(-len(normalized_shape), 0)), x.astype(np.float64)
     eps = np.finfo(np.float64 if x.dtype == np.float64 else np.float32).eps if eps is None else eps
-    return _affine(wide / np.sqrt((wide**2).mean(axes, keepdims=True) + eps), weight, None)
+    rstd = 1 / np.sqrt((wide**2).mean(axes, keepdims=True) + eps)
+    return [_affine(wide * rstd, weight, None), rstd]
+
+
+def _rms_norm(x, normalized_shape, weight=None, eps=None):
+    return _fused_rms_norm(x, normalized_shape, weight, eps)[0]
 
 
 def _channels(x: Any, ndim: int) -> Any:
@@ -108,10 +113,13 @@ _LAYER = [
 
 
 def _through(grad, x, mean, rstd, weight, axes):
-    """Return the gradient of an input in rows, computed from the statistics of each row."""
-    grad, normal = grad if weight is None else grad * weight, (x - mean) * rstd
+    """Return the gradient of an input in rows, computed from the statistics of each row. mean: None
+    if it was not subtracted."""
+    grad = grad if weight is None else grad * weight
+    normal = (x if mean is None else x - mean) * rstd
     along = (grad * normal).mean(axes, keepdims=True)
-    return rstd * (grad - grad.mean(axes, keepdims=True) - normal * along)
+    centered = grad if mean is None else grad - grad.mean(axes, keepdims=True)
+    return rstd * (centered - normal * along)
 
 
 def _layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
@@ -121,6 +129,13 @@ def _layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, ma
     made = [_through(grad, x, mean, rstd, weight, axes)]
     made += [(grad * (x - mean) * rstd).sum(rows), grad.sum(rows)]
     return made
+
+
+def _fused_rms_norm_backward(grad, x, normalized_shape, rstd, weight, mask):
+    grad, x, rstd = (a.astype(np.float64) for a in (grad, x, rstd))
+    axes = tuple(range(-len(normalized_shape), 0))
+    rows = tuple(range(x.ndim - len(normalized_shape)))
+    return [_through(grad, x, None, rstd, weight, axes), (grad * x * rstd).sum(rows)]
 
 
 def _group_norm_backward(grad, x, mean, rstd, weight, N, C, HxW, group, mask):
@@ -168,7 +183,28 @@ def _with_reserve(args: Any, kwargs: Any, of: Any) -> Any:
     return of, of, of, uint8
 
 
+def _with_f32(args: Any, kwargs: Any, of: Any) -> Any:
+    """The reciprocal root mean squares have the dtype of the arithmetic."""
+    return of, float32 if of in (float16, bfloat16) else of
+
+
 ROWS = [
+    Row(
+        "_fused_rms_norm",
+        [
+            S(T(3, 4), (4,), _WEIGHT, None), S(T(2, 4, 2), (4, 2), None, 1e-3),
+            S(T(0, 4), (4,), None, None),
+        ],
+        _fused_rms_norm, result=_with_f32, errors=_refusals("rms_norm", None, None), **_KIND,
+    ),
+    Row(
+        "_fused_rms_norm_backward",
+        [
+            S(T(3, 4), T(3, 4), (4,), T(3, 1, values="positive"), _WEIGHT, (True, True)),
+            S(T(3, 2, 4), T(3, 2, 4), (2, 4), T(3, 1, 1), None, (True, True)),
+        ],
+        _fused_rms_norm_backward, **_BACKWARD,
+    ),
     Row("batch_norm", [S(*s.args, False) for s in _BATCH], _batch_norm, **_KIND),
     Row("_batch_norm_with_update", _RUNNING, dtypes=FLOATS, result=_with_reserve),
     Row(

@@ -100,6 +100,22 @@ def nn_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     tensor([[-1.2247,  0.0000,  1.2247]])"""
     return call_layer_norm(input, normalized_shape, weight, bias, eps)
 
+op__fused_rms_norm = _define(
+    "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)")
+def call__fused_rms_norm(input, normalized_shape, weight, eps):
+    include, keep = _state.get()
+    key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op__fused_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)
+
+op__fused_rms_norm_backward = _define(
+    "aten::_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)")
+def call__fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask):
+    include, keep = _state.get()
+    key_set = (grad_out._keys | input._keys | rstd._keys | (0 if weight is None else weight._keys)
+        | include) & keep
+    return op__fused_rms_norm_backward.table[key_set](
+        key_set, grad_out, input, normalized_shape, rstd, weight, output_mask)
+
 op_rms_norm = _define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
 def rms_norm(input, normalized_shape, weight=None, eps=None):

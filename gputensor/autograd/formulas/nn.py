@@ -70,17 +70,20 @@ def first_windows(
 # --- normalisations -------------------------------------------------------------------------------
 
 
-def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+def _statistics(x: Tensor, dims: Any, mean: Tensor | None, rstd: Tensor) -> tuple[Tensor, Tensor]:
     """Return x normalised by the saved statistics, and the reciprocal deviation rstd. For second
-    derivatives, both are differentiable functions of x."""
-    mean, rstd = _wide(calls.detach(mean)), _wide(calls.detach(rstd))
-    if calls.alias(x).requires_grad:
-        now = _mean(x, dims)
-        mean = mean + (now - calls.detach(now))
+    derivatives, both are differentiable functions of x. mean: None if it was not subtracted."""
+    rstd, centered, is_varied = _wide(calls.detach(rstd)), x, calls.alias(x).requires_grad
+    if mean is not None:
+        mean = _wide(calls.detach(mean))
+        if is_varied:
+            now = _mean(x, dims)
+            mean = mean + (now - calls.detach(now))
         centered = x - mean
+    if is_varied:
         now = _mean(centered * centered, dims)
         rstd = 1 / calls.sqrt(1 / (rstd * rstd) + (now - calls.detach(now)))
-    return (x - mean) * rstd, rstd
+    return centered * rstd, rstd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +92,7 @@ class _Normal:
 
     grad: the incoming gradient. normal: x normalised. weight: a tensor or None. dims: dimensions of
     the statistics. rows: dimensions along which a weight is constant. is_fixed: True for given
-    statistics, which do not depend on x.
+    statistics, which do not depend on x. is_centered: True if the mean was subtracted from x.
     """
 
     grad: Tensor
@@ -99,12 +102,16 @@ class _Normal:
     dims: Any
     rows: Any
     is_fixed: bool = False
+    is_centered: bool = True
+
+    def _centered(self, x: Tensor) -> Tensor:
+        return x - _mean(x, self.dims) if self.is_centered else x
 
     def _through(self, x: Tensor) -> Tensor:
         if self.is_fixed:
             return self.rstd * x
         along = _mean(x * self.normal, self.dims)
-        return self.rstd * (x - _mean(x, self.dims) - self.normal * along)
+        return self.rstd * (self._centered(x) - self.normal * along)
 
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
@@ -125,7 +132,7 @@ class _Normal:
                 along = _mean(scaled * normal, self.dims)
                 along_of_x = _mean(of_x * normal, self.dims)
                 to_normal = -self.rstd * (of_x * along + scaled * along_of_x)
-                rest = of_x * (scaled - _mean(scaled, self.dims) - normal * along)
+                rest = of_x * (self._centered(scaled) - normal * along)
                 to_x = -self.rstd * self.rstd * normal * _mean(rest, self.dims)
         if of_weight is not None:
             to_grad = _added(to_grad, of_weight * normal)
@@ -153,14 +160,32 @@ def layer_norm_double_backward(
     grads: Any, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor, rstd: Tensor,
     weight: Tensor | None, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
+    given = (grads, grad_out, input, normalized_shape, mean, rstd, weight, mask[4])
+    to_grad, to_x, to_weight = _double_backward_of_rows(*given)
+    return to_grad, to_x, None, None, to_weight, None
+
+
+def rms_norm_double_backward(
+    grads: Any, grad_out: Tensor, input: Tensor, normalized_shape: Any, rstd: Tensor,
+    weight: Tensor | None, mask: Any,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    given = ((*grads, None), grad_out, input, normalized_shape, None, rstd, weight, mask[3])
+    to_grad, to_x, to_weight = _double_backward_of_rows(*given)
+    return to_grad, to_x, None, to_weight
+
+
+def _double_backward_of_rows(
+    grads: Any, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor | None,
+    rstd: Tensor, weight: Tensor | None, has_weight: bool,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     sizes, own = input._geometry.sizes, tuple(normalized_shape)
     outer = len(sizes) - len(own)
-    dims = tuple(range(outer, len(sizes)))
+    dims, rows = tuple(range(outer, len(sizes))), tuple(range(outer))
     normal, rstd = _statistics(_wide(input), dims, mean, rstd)
-    scale = None if weight is None else _wide(weight)
-    made = _Normal(_wide(grad_out), normal, rstd, scale, dims, tuple(range(outer)))
+    scale, is_centered = None if weight is None else _wide(weight), mean is not None
+    made = _Normal(_wide(grad_out), normal, rstd, scale, dims, rows, is_centered=is_centered)
     to_grad, to_x, to_weight = made.gradients(*[None if g is None else _wide(g) for g in grads])
-    return to_grad, to_x, None, None, _reshaped(to_weight, own) if mask[4] else None, None
+    return to_grad, to_x, _reshaped(to_weight, own) if has_weight else None
 
 
 def group_norm_backward(

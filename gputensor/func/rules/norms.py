@@ -36,6 +36,36 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return _scaled(out, weight, bias), mean, rstd
 
 
+def rms_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch rule of RMS norm: the batch is one more leading dimension. Weights with a batch are
+    applied afterwards."""
+    x, normal, weight, eps = args
+    if not level.owns(weight):
+        return wrapped(level, call(entry.operator, physical(level, x), normal, weight, eps))
+    out, rstd = call(entry.operator, x, normal, None, eps)
+    return (out * weight).to(x.dtype), rstd
+
+
+def rms_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch rule of RMS norm's gradients: that of layer norm's, with mean 0."""
+    grad, x, normal, rstd, weight, mask = args
+    of: Any = None
+    if mask[0]:
+        scaled = grad if weight is None else grad * weight
+        given = [physical(level, s) for s in (scaled, x)]
+        of = call(entry.operator, *given, normal, physical(level, rstd), None, _INPUT[:2])[0]
+    return (
+        batched(level, of) if mask[0] else None,
+        _summed(grad * (x * rstd), normal) if mask[1] else None,
+    )
+
+
+def _summed(of_each: Any, normal: Any) -> Any:
+    """Return the sum over all dimensions before those of a row."""
+    outer = tuple(range(of_each._geometry.ndim - len(normal)))
+    return of_each.sum(outer) if outer else of_each
+
+
 def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of layer_norm's gradients. The operator computes the gradient of the input.
     The gradients of the weights are sums over all dimensions except the batch."""
@@ -45,15 +75,10 @@ def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
         scaled = grad if weight is None else grad * weight
         given = [physical(level, s) for s in (scaled, x, mean, rstd)]
         of = call(entry.operator, *given[:2], normal, *given[2:], None, None, _INPUT)[0]
-    outer = tuple(range(x._geometry.ndim - len(normal)))
-
-    def summed(of_each: Any) -> Any:
-        return of_each.sum(outer) if outer else of_each
-
     return (
         batched(level, of) if mask[0] else None,
-        summed(grad * ((x - mean) * rstd)) if mask[1] else None,
-        summed(grad) if mask[2] else None,
+        _summed(grad * ((x - mean) * rstd), normal) if mask[1] else None,
+        _summed(grad, normal) if mask[2] else None,
     )
 
 

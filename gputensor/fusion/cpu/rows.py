@@ -187,15 +187,16 @@ class _Rows:
         raise _Not
 
     def _norm(self, value: int, step: Instruction) -> _Function:
-        """Return the function of layer_norm. The weight, bias, mean and 1 / deviation must be f64
-        for an f64 input, otherwise f32."""
+        """Return the function of layer norm or RMS norm, which has no mean. The weight, bias, mean
+        and 1 / deviation must be f64 for an f64 input, otherwise f32."""
         of = float64 if step.what.kinds[0] is float64 else float32
         chain = self.chain
         if any([x in chain.steps or chain.inputs[x].dtype is not of for x in step.operands[1:]]):
             raise _Not
         places = iter(range(1, 3))
         beside = [next(places) if is_there else _NONE for is_there in step.what.entry.has]
-        further = [self._further(value, part, of.code) for part in (1, 2)]
+        parts = (1, 2) if step.what.loop == "layer_norm" else (0, 1)
+        further = [self._further(value, part, of.code) if part else _NONE for part in parts]
         return "norm", "normalized", (0, *beside, _RESULT, *further), ()
 
     def _further(self, value: int, part: int, code: int) -> int:

@@ -1,5 +1,5 @@
 """Operators over whole rows as members of a chain: argmax and argmin, max and min with indices,
-softmax, log_softmax and their derivatives, and layer norm.
+softmax, log_softmax and their derivatives, layer norm and RMS norm.
 
 Note [What takes rows]
 argmax and argmin are recorded like reductions (reductions.py). The other operators return as many
@@ -25,6 +25,7 @@ from ...kernels import stub
 from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...native import argreduce, softmax
+from ...native.norm import rms_eps
 from ...structured.layers import norm_kernels
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
@@ -93,7 +94,7 @@ def recording(
     make = MAKERS[operator.qualified_name]
 
     def below(key_set: int, *args: Any) -> Any:
-        if make is _layer_norm and _is_composed(operator.table, *args[:2]):
+        if make in (_layer_norm, _rms_norm) and _is_composed(operator.table, *args[:2]):
             return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
         return run_first(key_set, *args)
 
@@ -246,7 +247,7 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
 
 
 def _is_composed(table: Table, x: Any, normalized_shape: Any) -> bool:
-    """True if layer norm on CUDA is recorded as the operators that compose it."""
+    """True if a norm of rows on CUDA is recorded as the operators that compose it."""
     if type(x) is not Tensor or type(normalized_shape) not in (tuple, list):
         return False
     shape, sizes = x._geometry, tuple(normalized_shape)
@@ -260,17 +261,34 @@ def _is_composed(table: Table, x: Any, normalized_shape: Any) -> bool:
 def _layer_norm(
     operator: Operator, x: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: Any
 ) -> Made | None:
+    return _norm(operator, x, normalized_shape, (weight, bias), (2, 3), eps)
+
+
+def _rms_norm(
+    operator: Operator, x: Tensor, normalized_shape: Any, weight: Any, eps: Any
+) -> Made | None:
+    if eps is None and x._geometry.dtype.category == FLOATING:
+        eps = rms_eps(x)
+    return _norm(operator, x, normalized_shape, (weight, None), (2,), eps, False)
+
+
+def _norm(
+    operator: Operator, x: Tensor, normalized_shape: Any, beside: tuple[Any, Any],
+    places: tuple[int, ...], eps: Any, is_centered: bool = True,
+) -> Made | None:  # fmt: skip
+    """Layer norm or, if not is_centered, RMS norm. beside: weight and bias. places: their places
+    among the operator's arguments."""
     shape, place = x._geometry, x._device
     of = contiguous_geometry(shape.sizes, shape.dtype)
     if place is not CPU or shape is not of or shape.dtype.category != FLOATING:
         return None
     if type(normalized_shape) not in (tuple, list) or type(eps) is not float:
         return None
-    wanted, given = tuple(normalized_shape), [y for y in (weight, bias) if y is not None]
+    wanted, given = tuple(normalized_shape), [y for y in beside if y is not None]
     n_outer = shape.ndim - len(wanted)
     if not wanted or n_outer < 0 or shape.sizes[n_outer:] != wanted:
         return None
-    kind = shape.dtype
+    kind = shape.dtype if is_centered or shape.dtype not in _HALVES else float32
     for y in given:
         if type(y) is not Tensor or y._geometry.sizes != wanted:
             return None
@@ -279,27 +297,30 @@ def _layer_norm(
         elif y._geometry.dtype is not shape.dtype:
             return None
     dims = tuple(range(n_outer, shape.ndim))
-    has, row = (weight is not None, bias is not None), prod(wanted)
+    has, row = tuple([y is not None for y in beside]), prod(wanted)
     normalized = stub.cpu("norm").normalized
 
     def write(outs: Any, inputs: Any, params: Any) -> None:
         array, *beside = [x.reshape(-1, row) for x in inputs]
         scale = beside.pop(0) if has[0] else None
         shift = beside.pop(0) if has[1] else None
-        made, *found = outs[0].reshape(-1, row), *[x.reshape(-1) for x in outs[1:]]
-        quiet.run(normalized, array, scale, shift, params[0], made, *found)
+        mean = outs[1].reshape(-1) if is_centered else None
+        made, rstd = outs[0].reshape(-1, row), outs[-1].reshape(-1)
+        quiet.run(normalized, array, scale, shift, params[0], made, mean, rstd)
 
     statistic = contiguous_geometry((*shape.sizes[:n_outer], *[1] * len(wanted)), kind)
-    outputs = (Output(shape), Output(statistic), Output(statistic))
+    count = 2 if is_centered else 1
+    outputs = (Output(shape), *[Output(statistic)] * count)
     layout = Layout(place, shape.dtype, outputs)
-    entry = Entry("norm", "layer_norm", layout, (shape.dtype,), write, has=has)
+    name = "layer_norm" if is_centered else "rms_norm"
+    entry = Entry("norm", name, layout, (shape.dtype,), write, has=has)
     feeds = has_short_rows(shape, dims, place)
     whats = [Recorded(operator, entry.kinds, entry, feeds=feeds, whole=dims)]
     whats += [
         _recorded(operator, entry, shape, part, dims, feeds, statistic, statistic.sizes)
-        for part in (1, 2)
+        for part in range(1, count + 1)
     ]
-    operands = (0, *[n for n, is_there in zip((2, 3), has) if is_there])
+    operands = (0, *[n for n, is_there in zip(places, has) if is_there])
     return Made(whats, operands, (eps,))
 
 
@@ -314,4 +335,5 @@ MAKERS: dict[str, Maker] = {
     "aten::_log_softmax_backward_data": _softmax_backward,
     "aten::logsumexp": _logsumexp,
     "aten::native_layer_norm": _layer_norm,
+    "aten::_fused_rms_norm": _rms_norm,
 }

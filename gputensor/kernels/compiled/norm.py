@@ -38,7 +38,7 @@ def _neither(ndim: int, of: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normalized(
-    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
+    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray | None,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
     of = _computed(x)
@@ -48,14 +48,15 @@ def normalized(
         by = np.ones(shift.shape, of) if scale is None else _dense(scale, of)
         more = np.zeros(by.shape, of) if shift is None else _dense(shift, of)
     to = mean, rstd
-    if mean.dtype != of:
-        to = np.empty(len(x), of), np.empty(len(x), of)
+    if rstd.dtype != of:
+        to = None if mean is None else np.empty(len(x), of), np.empty(len(x), of)
     if _normalized(x, by, more, out, *to, eps):
         if not x.flags.c_contiguous:
             return normalized(_dense(x), scale, shift, eps, out, mean, rstd)
         return numpys.normalized(x, scale, shift, eps, out, mean, rstd)
-    if to[0] is not mean:
-        mean[...], rstd[...] = to
+    for kept, found in zip((mean, rstd), to):
+        if kept is not None and found is not kept:
+            kept[...] = found
 
 
 def _weight(x: Any, count: int, of: np.dtype[Any]) -> np.ndarray:
@@ -63,8 +64,8 @@ def _weight(x: Any, count: int, of: np.dtype[Any]) -> np.ndarray:
 
 
 def normalized_backward(
-    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
-    of_weight: Any, of_bias: Any,
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray | None, rstd: np.ndarray, weight: Any,
+    of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
     found = mean, rstd, _weight(weight, x.shape[1], _computed(x)), of_x, of_weight, of_bias
     if _normalized_backward(grad, x, *found) and _normalized_backward(

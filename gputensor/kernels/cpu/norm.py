@@ -16,24 +16,27 @@ from . import cast
 
 
 def normalized(
-    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
+    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray | None,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
     """Write x (R, …), normalised over all dimensions except the first, to `out`, and the statistics
-    to `mean` and `rstd`. scale and shift: (R or 1, …) or None."""
-    found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps)
+    to `mean` and `rstd`. scale and shift: (R or 1, …) or None. If mean is None, divide each row by
+    its root mean square."""
+    found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps, mean is not None)
     out[...] = _affine(found, scale, shift)
-    mean[...] = middle.reshape(mean.shape)
+    if mean is not None:
+        mean[...] = middle.reshape(mean.shape)
     rstd[...] = one_by.reshape(rstd.shape)
 
 
 def normalized_backward(
-    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
-    of_weight: Any, of_bias: Any,
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray | None, rstd: np.ndarray, weight: Any,
+    of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
     """Write the gradients of x (R, n), weight and bias to of_x, of_weight and of_bias. Each of
-    these three arrays is None if its gradient is not requested. weight: (n) or None."""
-    statistics = mean[:, None], rstd[:, None]
+    these three arrays is None if its gradient is not requested. weight: (n) or None. mean: None if
+    rows were divided by their root mean square."""
+    statistics = None if mean is None else mean[:, None], rstd[:, None]
     _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
 
@@ -86,12 +89,14 @@ def _along(x: Any) -> Any:
     return None if x is None else x[:, None]
 
 
-def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[Any, Any, Any, Any]:
+def _normal(
+    x: np.ndarray, axes: Any, eps: float, is_centered: bool = True
+) -> tuple[Any, Any, Any, Any]:
     """Return x normalised to mean 0 and variance 1, its mean, its variance, and the reciprocal of
-    its standard deviation."""
+    its standard deviation. If not is_centered, 0 replaces the mean."""
     given = wide(x)
-    mean = given.mean(axes, keepdims=True)
-    found = given - mean
+    mean = given.mean(axes, keepdims=True) if is_centered else None
+    found = given if mean is None else given - mean
     variance = (found * found).mean(axes, keepdims=True)
     rstd = 1 / np.sqrt(variance + eps)
     return found * rstd, mean, variance, rstd
@@ -103,17 +108,21 @@ def _affine(x: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
 
 
 def _backward(
-    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, axes: Any,
-    rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray | None, rstd: np.ndarray, weight: Any,
+    axes: Any, rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
     """Write the gradients of x, weight and bias. axes: the axes of the statistics; empty if the
-    statistics do not depend on x. rows: the axes along which a weight is shared."""
-    grad, normal = wide(grad), (wide(x) - mean) * rstd
+    statistics do not depend on x. rows: the axes along which a weight is shared. mean: None if it
+    was not subtracted."""
+    grad, centered = wide(grad), wide(x) if mean is None else wide(x) - mean
+    normal = centered * rstd
     if of_x is not None:
         made = grad if weight is None else grad * weight
         if axes != ():
             along = (made * normal).mean(axes, keepdims=True)
-            made = made - made.mean(axes, keepdims=True) - normal * along
+            if mean is not None:
+                made = made - made.mean(axes, keepdims=True)
+            made = made - normal * along
         of_x[...] = made * rstd
     if of_weight is not None:
         of_weight[...] = (grad * normal).sum(rows).reshape(-1)

@@ -1,5 +1,5 @@
-// Normalisation of rows or channels to mean 0 and variance 1, then times a weight plus a bias; its
-// gradients                                                                          family: norm
+// Normalisation of rows or channels to mean 0 and variance 1, or of rows to root mean square 1;
+// scale and shift; gradients                                                         family: norm
 // Shapes   x (samples, channels, size), dense. A row is a group of channels of one sample. The
 //          parameters have one number per channel; the statistics one per row or per channel.
 // Types    scalar_t storage of x, its gradient and the result; acc_t (f32 for f16, bf16) for
@@ -29,7 +29,8 @@ constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in regis
 // of a sample, or of channels, after which the parameters repeat. sums_of_grad, sums_of_product:
 // the gradients of bias and weight. parts: two results of each segment of a channel. in_packs:
 // the lanes of a channel take 16 bytes at a time. narrow_stats: mean and rstd are of scalar_t, not
-// of acc_t. narrow_numbers: so are weight, bias and the running statistics.
+// of acc_t. narrow_numbers: so are weight, bias and the running statistics. If `mean` is null, rows
+// are divided by their root mean square.
 template <class acc> struct norm_params {
   char *x, *grad, *out, *mean, *rstd, *weight, *bias, *running_mean, *running_var;
   acc *sums_of_grad, *sums_of_product, *parts;
@@ -232,7 +233,7 @@ template <class acc> struct norm_walk {
 };
 
 template <class scalar, class acc> DEVICE acc mean_of(const norm_params<acc>& p, u32 at) {
-  return number_at<scalar, acc>(p.mean, at, p.narrow_stats);
+  return p.mean ? number_at<scalar, acc>(p.mean, at, p.narrow_stats) : (acc)0;
 }
 
 template <class scalar, class acc> DEVICE acc rstd_of(const norm_params<acc>& p, u32 at) {
@@ -326,12 +327,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_pa
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) read(row.lane + k * row.lanes, held[k]);
   }
-  row.each(whole, is_held, held, read, [&](int c, u32, const acc_t(&packs)[1][PACK]) {
+  acc_t mean = 0;
+  if (p.mean) {
+    row.each(whole, is_held, held, read, [&](int c, u32, const acc_t(&packs)[1][PACK]) {
 #pragma unroll
-    for (int e = 0; e < PACK; ++e) sums[c][e] += packs[0][e];
-  });
-  const acc_t total = fold<norm_sum, CHAINS * PACK>(sums[0]);
-  const acc_t mean = sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+      for (int e = 0; e < PACK; ++e) sums[c][e] += packs[0][e];
+    });
+    const acc_t total = fold<norm_sum, CHAINS * PACK>(sums[0]);
+    mean = sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+  }
   row.each(whole, is_held, held, read, [&](int c, u32 k, const acc_t(&packs)[1][PACK]) {
 #pragma unroll
     for (int e = 0; e < PACK; ++e) {
@@ -352,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_rows(const norm_pa
     row.write(out, is_aligned, k, made);
   });
   if (row.lane == 0 && row.is_there) {
-    put_number<scalar_t>(p.mean, row.row, p.narrow_stats, mean);
+    if (p.mean) put_number<scalar_t>(p.mean, row.row, p.narrow_stats, mean);
     put_number<scalar_t>(p.rstd, row.row, p.narrow_stats, rstd);
   }
 }
@@ -391,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       product += packs[1][e] * packs[0][e];
     }
   });
-  total = sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count;
+  total = p.mean ? sum_of_lanes(total, row.lane, p.lane_bits, shared) / (acc_t)p.count : (acc_t)0;
   product = sum_of_lanes(product, row.lane, p.lane_bits, shared) / (acc_t)p.count;
   row.each(whole, is_held, held, read, [&](int, u32 k, const acc_t(&packs)[2][PACK]) {
     acc_t of_x[PACK];

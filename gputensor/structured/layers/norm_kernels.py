@@ -12,7 +12,7 @@ from typing import Any
 from ..._generated import calls
 from ...core import memory_format as formats
 from ...core.dtype import dtype
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import contiguous_geometry
 from ...dispatch.operator import Table
 from ...kernels import stub
 from ...tensor.make import allocate
@@ -61,26 +61,25 @@ def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
 
 def rows(
     kernels: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
-    layouts: tuple[Geometry, Geometry],
-) -> Three:  # fmt: skip
-    """Return the normalised input, the means and the reciprocal standard deviations. kernels: from
-    `launches`. layouts: the layouts of the result and of the statistics."""
-    x, (made, mean, rstd) = calls.contiguous(input), _allocated(input, layouts)
+    results: tuple[Tensor, Tensor | None, Tensor],
+) -> None:  # fmt: skip
+    """Write the normalised input, the means and the reciprocal standard deviations to `results`.
+    Without means, divide rows by their root mean square. kernels: from `launches`."""
+    x, (made, mean, rstd) = calls.contiguous(input), results
     numbers, is_narrow = _numbers(x, weight, bias)
     kernels.normalize_rows(
-        x._device.index, eps, x=x._address(), out=made._address(), mean=mean._address(),
+        x._device.index, eps, x=x._address(), out=made._address(), mean=_address(mean),
         rstd=rstd._address(), weight=_address(numbers[0]), bias=_address(numbers[1]),
-        narrow_numbers=is_narrow, narrow_stats=layouts[1].dtype in HALVES,
+        narrow_numbers=is_narrow, narrow_stats=rstd._geometry.dtype in HALVES,
     )  # fmt: skip
-    return made, mean, rstd
 
 
 def rows_backward(
-    kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
+    kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor | None, rstd: Tensor,
     weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. sizes, of: the sizes and dtype of
-    the parameters."""
+    the parameters. mean: None if rows were divided by their root mean square."""
     x, grad = calls.contiguous(input), calls.contiguous(grad_out)
     given, _kept = _given(x, grad, mean, rstd, weight)
     made = None
@@ -156,7 +155,7 @@ def _numbers(like: Tensor, *given: Tensor | None) -> tuple[list[Tensor | None], 
 
 
 def _given(
-    x: Tensor, grad: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None
+    x: Tensor, grad: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor | None
 ) -> tuple[dict[str, int], list[Tensor | None]]:
     """Return the operands of a backward kernel, and the tensors that must stay alive until the
     kernel is queued."""
@@ -168,10 +167,6 @@ def _given(
         "narrow_numbers": is_narrow,
     }  # fmt: skip
     return given, [*stats, *numbers]
-
-
-def _allocated(like: Tensor, layouts: tuple[Geometry, Geometry]) -> list[Tensor]:
-    return [allocate(layouts[n], like._device) for n in (0, 1, 1)]
 
 
 def _compute(x: Tensor) -> dtype:

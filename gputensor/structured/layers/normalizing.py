@@ -56,10 +56,14 @@ def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
     return FLOAT if is_mixed and input._geometry.dtype in HALVES else input._geometry.dtype
 
 
-def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
-    """Return the gradient of an input that was normalised over `dims`."""
+def input_gradient(
+    grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any, is_centered: bool = True
+) -> Tensor:
+    """Return the gradient of an input that was normalised over `dims`. is_centered: True if its
+    mean was subtracted."""
     along = calls.mean_dim(grad * normal, dims, True, None)
-    return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
+    centered = grad - calls.mean_dim(grad, dims, True, None) if is_centered else grad
+    return rstd * (centered - normal * along)
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
@@ -123,30 +127,35 @@ def empty_result(like: Tensor, form: Any = formats.contiguous_format) -> Tensor:
     return calls.empty_like(like, None, None, None, None, form)
 
 
-def check_mask(op: str, output_mask: Any) -> None:
-    if len(output_mask) != 3:
-        raise errors.must(op, "output_mask", "hold three bools", output_mask)
+def check_mask(op: str, output_mask: Any, count: int = 3) -> None:
+    if len(output_mask) != count:
+        word = {2: "two", 3: "three"}[count]
+        raise errors.must(op, "output_mask", f"hold {word} bools", output_mask)
 
 
 def beside_channels(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
     return None if x is None else calls.reshape(x, sizes)
 
 
+def allocated(like: Tensor, layouts: tuple[Geometry, Geometry]) -> Three:
+    """Return memory for the normalised input, the means and the reciprocal standard deviations.
+    layouts: of the result and of the statistics."""
+    made, mean, rstd = [allocate(layouts[n], like._device) for n in (0, 1, 1)]
+    return made, mean, rstd
+
+
 def by_rows(
     input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
-    layouts: tuple[Geometry, Geometry],
-) -> Three:  # fmt: skip
+    results: tuple[Tensor, Tensor | None, Tensor],
+) -> None:  # fmt: skip
     """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
-    Return the result and the statistics. layouts: the layouts of the result and of the statistics.
-    """
+    Write the normalised input, the means and the reciprocal standard deviations to `results`.
+    Without means, divide rows by their root mean square."""
     eps = real("norm", "eps", eps)
-    made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
-    out, *found = [x._get_array() for x in (made, mean, rstd)]
-    run(
-        stub.cpu("norm").normalized, input._get_array().reshape(rows), *params, eps,
-        out.reshape(rows), *[x.reshape(rows[0]) for x in found],
-    )  # fmt: skip
-    return made, mean, rstd
+    made, *statistics = results
+    found = [None if x is None else x._get_array().reshape(rows[0]) for x in statistics]
+    x, out = [y._get_array().reshape(rows) for y in (input, made)]
+    run(stub.cpu("norm").normalized, x, *params, eps, out, *found)
 
 
 def each_channel(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:

@@ -31,6 +31,10 @@ def _plain(x: Any, w: Any, b: Any, kept: Any) -> Any:
     return F.layer_norm(x, w.shape)
 
 
+def _rms(x: Any, w: Any, b: Any, kept: Any) -> Any:
+    return F.rms_norm(x, w.shape, w)
+
+
 def _group(x: Any, w: Any, b: Any, kept: Any) -> Any:
     return F.group_norm(x, 2, w, b)
 
@@ -54,6 +58,9 @@ CASES: dict[str, tuple[Call, tuple[int, ...], tuple[int, ...], str]] = {
     "long rows": (_layer, (2, 9001), (9001,), ""),
     "one element": (_plain, (1, 1), (1,), ""),
     "transposed rows": (lambda x, w, b, kept: _layer(x.t(), w, b, kept), (24, 7), (24,), ""),
+    "short rows of RMS norm": (_rms, (70, 5), (5,), ""),
+    "rows of RMS norm": (_rms, (5, 300), (300,), ""),
+    "long rows of RMS norm": (_rms, (2, 9001), (9001,), ""),
     "groups": (_group, (3, 4, 2, 3), (4,), ""),
     "large groups": (_group, (1, 6, 30, 31), (6,), ""),
     "groups of pixels": (_group, (2, 4, 3, 5), (4,), "channels_last"),
@@ -143,6 +150,7 @@ def _forget() -> None:
 @on_emulator
 @pytest.mark.parametrize("name, forward, backward", [
     ("rows of a warp", ["norm_rows"], ["norm_rows_backward", "norm_gradients"]),
+    ("rows of RMS norm", ["norm_rows"], ["norm_rows_backward", "norm_gradients"]),
     ("groups", ["norm_rows"], ["norm_rows_backward", "norm_gradients"]),
     ("images", ["norm_statistics", "norm_scaled"], ["norm_gradients", "norm_scaled_backward"]),
     ("images in eval", ["norm_scaled"], ["norm_gradients", "norm_scaled_backward"]),
@@ -161,22 +169,28 @@ def test_launches(
     y = call(x, w, b, kept)
     assert launched == forward
     launched.clear()
-    gt.autograd.grad(y, (x, w, b), grad)
+    gt.autograd.grad(y, (x, w, b), grad, allow_unused=True)
     assert launched == backward
 
 
 @on_emulator
 @pytest.mark.parametrize("of", TOLERANCE, ids=str)
 @pytest.mark.parametrize("count", [7, 300, 5000, pytest.param(17_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_a_chain_has_the_bits_of_the_kernel(
-    of: dtype, count: int, request: pytest.FixtureRequest
+    of: dtype, count: int, norm: str, request: pytest.FixtureRequest
 ) -> None:
-    """A chain composes layer norm of f32 and f64, whose sums the kernel adds like reduce.cu."""
+    """A chain composes layer norm and RMS norm of f32 and f64, whose sums the kernel adds like
+    reduce.cu."""
     w = gt.randn(count).to(of).cuda()
 
-    def normal(x: Any) -> Any:
+    def layer(x: Any) -> Any:
         return F.layer_norm(x * 2 + 1, (count,), w, w) * 2
 
+    def rms(x: Any) -> Any:
+        return F.rms_norm(x * 2 + 1, (count,), w) * 2
+
+    normal = {"layer": layer, "rms": rms}[norm]
     fused = gt.fuse(normal)
     fused(gt.randn(20, count).to(of).cuda())
     launched = request.getfixturevalue("launched")

@@ -102,11 +102,15 @@ def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
 
 
 def normalized(rng: random.Random, x: gt.Tensor, n_tail: int) -> gt.Tensor:
-    """layer_norm with or without weight and bias; sometimes of the statistics' own dtype."""
+    """layer_norm with or without weight and bias, sometimes of the statistics' own dtype; or
+    rms_norm."""
     tail = tuple(x.shape[x.ndim - n_tail :])
     of = gt.float32 if x.dtype.itemsize == 2 and rng.random() < 0.7 else x.dtype
     beside = [numbers(rng, tail, of) if rng.random() < 0.6 else None for _ in range(2)]
-    made, mean, rstd = gt.native_layer_norm(x, tail, *beside, rng.choice([1e-5, 1e-3]))
+    eps = rng.choice([1e-5, 1e-3])
+    if rng.random() < 0.3:
+        return F.rms_norm(x, tail, beside[0], rng.choice([eps, None]))
+    made, mean, rstd = gt.native_layer_norm(x, tail, *beside, eps)
     kind = rng.randrange(4)
     if mean.dtype is not made.dtype or kind > 1:
         return made
@@ -215,6 +219,9 @@ def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
     def without_bias(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
         return F.layer_norm(x * y, (400,), weight) + F.layer_norm(x - y, (400,), None, weight)
 
+    def rms_norm(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return F.rms_norm(x * y, (400,), weight) * F.rms_norm(x + y, (400,), None, 1e-3)
+
     def places(x: gt.Tensor, y: gt.Tensor) -> Any:
         z = x * y
         return (*z.max(-1), *z.min(-1, True), z.argmax(-1), (z - z.max(-1, True)[0]).argmin(-1))
@@ -223,7 +230,7 @@ def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
         return F.smooth_l1_loss(x * 2, y), F.mse_loss(x * 2, y), F.huber_loss(x * 2, y)
 
     for function in (
-        normal, entropy, distance, layer_norm, without_bias, places, loss,
+        normal, entropy, distance, layer_norm, without_bias, rms_norm, places, loss,
     ):  # fmt: skip
         explained = gt.fuse.explain(function, x, y)
         assert len(explained.chains) == 1

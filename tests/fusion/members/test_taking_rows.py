@@ -43,6 +43,7 @@ def test_they_are_what_they_are_eagerly(sizes: tuple[int, ...]) -> None:
         same(lambda: ((x * 3).argmax(), (x * 3).argmin(keepdim=True), (x * 3).max()))
         for n in range(1, x.ndim + 1):
             same(lambda: functional.layer_norm(x * 3 + 1, sizes[-n:]))
+            same(lambda: functional.rms_norm(x * 3 + 1, sizes[-n:]) - x)
         same(lambda: functional.layer_norm(x * 3, sizes[-1:], weight, weight + 1) * 2 + x)
         wide = weight if of is gt.float64 else weight.float()
         same(lambda: gt.native_layer_norm(x * 3, sizes[-1:], None, wide, 1e-5))

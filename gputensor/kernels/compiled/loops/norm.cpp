@@ -8,7 +8,8 @@
 //          channels_backward(grad (N, C, S), x, mean (C), rstd, weight, of_x, of_weight, of_bias,
 //                            whether mean and rstd are those of x)
 //          Scale and shift of rows broadcast with x. A gradient that is not requested is None;
-//          parameters of channels may be None. Returns -1 for other dtypes, and for layouts that
+//          parameters of channels may be None. The mean of rows may be None: rows are then divided
+//          by their root mean square. Returns -1 for other dtypes, and for layouts that
 //          `dense_rows` and `lay_out_channels` reject.
 // Types    x, grad, out and of_x have one floating dtype. All others are f64 if it is f64,
 //          otherwise f32.
@@ -65,14 +66,14 @@ static void normalize_rows(void* context, i64 first, i64 last) {
   alignas(64) A room[ROOM], kept[ROOM];
   for (i64 r = first; r < last; ++r) {
     const Row<A> row = {me.x.data + r * me.x.step[0], n, itemsize, me.x.dtype, room};
-    const A middle = mean_of(row);
+    const A middle = mean.data ? mean_of(row) : 0;
     if (r + 1 < last && n * itemsize <= AHEAD)  // prefetched while this row is computed
       for (i64 b = 0; b < n * itemsize; b += 64) __builtin_prefetch(row.at + me.x.step[0] + b);
     f64 squares = 0;
     in_pieces<A>(
         n, [&](i64 i, i64 count) { squares += squares_of(row.piece(i, count), count, middle); });
     const A rstd = root_of<A>(squares, n, eps);
-    *(A*)(mean.data + r * mean.stride[0]) = middle;
+    if (mean.data) *(A*)(mean.data + r * mean.stride[0]) = middle;
     *(A*)(one_by.data + r * one_by.stride[0]) = rstd;
     for (i64 a = 0; a < me.inner; ++a) {
       const char* by = scale.data + r * scale.step[0] + a * scale.step[1];
@@ -129,7 +130,8 @@ static void through_rows(void* context, i64 first, i64 last) {
   const bool has_sums = parts.n > 0;
   alignas(64) A room[2][ROOM], kept[ROOM];
   for (i64 r = first; r < last; ++r) {
-    const A middle = *(const A*)(array[2].data + r * array[2].stride[0]);
+    const char* mean_at = array[2].data;  // null if rows were divided by their root mean square
+    const A middle = mean_at ? *(const A*)(mean_at + r * array[2].stride[0]) : 0;
     const A rstd = *(const A*)(array[3].data + r * array[3].stride[0]);
     const Row<A> g = {grad.data + r * grad.stride[0], n, itemsize, grad.dtype, room[0]};
     const Row<A> row = {x.data + r * x.stride[0], n, itemsize, x.dtype, room[1]};
@@ -146,7 +148,7 @@ static void through_rows(void* context, i64 first, i64 last) {
           two_sums_of_piece<A>(count, both, g.piece(i, count), weight + i, row.piece(i, count));
       sum += made.first, products += made.second;
     }
-    const A mean = (A)(sum / n), slope = (A)(products / n * rstd * rstd);
+    const A mean = mean_at ? (A)(sum / n) : 0, slope = (A)(products / n * rstd * rstd);
     in_pieces<A>(n, [&](i64 i, i64 count) {
       const A *dy = g.piece(i, count), *at = row.piece(i, count), *w = weight + i;
       A *of_weight = chain + i, *of_bias = chain + n + i;
