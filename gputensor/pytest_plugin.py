@@ -64,10 +64,10 @@ def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Give `--gputensor-sanitize` without `=` its default value. Otherwise pytest would take the
-    next argument, such as the path `tests/`, as the value."""
-    for at, arg in enumerate(args):
-        if arg == "--gputensor-sanitize":
+    """Give `--gputensor-sanitize` its default value if the next argument is a path such as
+    `tests/`, which pytest would take as the value."""
+    for at, arg in enumerate(args[:-1]):
+        if arg == "--gputensor-sanitize" and os.path.exists(args[at + 1].partition("::")[0]):
             args[at] = "--gputensor-sanitize=all"
 
 

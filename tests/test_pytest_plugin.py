@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from gputensor import pytest_plugin
 
 from .cuda.support import requires_emulator
 
@@ -84,6 +87,21 @@ def test_checks_find_an_overrun_in_the_test_that_made_it(tmp_path):
     assert status == 1 and "ERROR test_kernels.py::test_overrun" in said
     assert "queues.py" not in said.partition("short test summary")[0].partition("ERROR at")[2]
     assert "twice.cu:3: read 4 B past 'x' (block (0,0,0), thread (5,0,0), index 5 of 5)" in said
+
+
+@pytest.mark.parametrize("given, checks", [
+    (["--gputensor-sanitize", "memory"], "memory"),
+    (["--gputensor-sanitize=race"], "race"),
+    (["--gputensor-sanitize", "test_kernels.py"], "all"),
+])  # fmt: skip
+def test_the_value_of_an_option_is_not_a_path(given, checks, tmp_path, monkeypatch):
+    (tmp_path / "test_kernels.py").touch()
+    monkeypatch.chdir(tmp_path)
+    arguments = [*given]
+    pytest_plugin.pytest_load_initial_conftests(arguments)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gputensor-sanitize", nargs="?", const="all")
+    assert parser.parse_known_args(arguments)[0].gputensor_sanitize == checks
 
 
 @pytest.mark.full

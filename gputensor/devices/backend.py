@@ -3,8 +3,7 @@
     device = gt.backend.register("openreg", "PrivateUse1", runtime=runtime, cpu_fallback=True)
 
     @device.stub("unary", "abs")
-    def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
-    scalars)
+    def bind(op, plan): ...  # -> callable(device index, pointers and numbers, scalars)
 
 The runtime allocates and copies memory, which is sufficient for the operators in MINIMAL. A stub
 implements the operators of a family, `device.impl` implements one operator, and all other operators

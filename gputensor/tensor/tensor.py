@@ -6,6 +6,7 @@ has Python's special methods and the protocols of other libraries. make.py makes
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
@@ -439,10 +440,9 @@ class Tensor(
 
     @property
     def T(self) -> Tensor:
-        """A view with reversed dimensions. Raises: ArgumentError for more than two dimensions."""
+        """A view with reversed dimensions. Warns for more than two dimensions, like PyTorch."""
         if self._geometry.ndim > 2:
-            rule = "have at most 2 dimensions"
-            raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")
+            warnings.warn(errors.reverses_all_dimensions(self), UserWarning, stacklevel=2)
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))
 
 

@@ -118,3 +118,11 @@ def test_new_tensor_takes_dtype_and_device_of_its_tensor_and_copies() -> None:
     copied = x.new_tensor(x, requires_grad=True)
     assert copied.data_ptr() != x.data_ptr() and copied.is_leaf and copied.requires_grad
     assert x.to("meta").new_tensor([1.0]).device.type == "meta"
+
+
+def test_T_reverses_all_dimensions() -> None:
+    x = gt.arange(24).reshape(2, 3, 4)
+    with pytest.warns(UserWarning, match=r"T: 'self' should have 2 dimensions \(got i64\[2,3,4\]"):
+        assert x.T.equal(x.permute(2, 1, 0))
+    for y in (x[0], x[0, 0], x[0, 0, 0]):
+        assert y.T.shape == y.shape[::-1]

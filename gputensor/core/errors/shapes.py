@@ -318,6 +318,10 @@ def byte_mask(index: Any) -> str:
     return f"index: 'index' must be bool where it is a mask (got {describe(index)}); use .bool()"
 
 
+def reverses_all_dimensions(x: Any) -> str:
+    return f"T: 'self' should have 2 dimensions (got {describe(x)}); use .mT or .permute(...)"
+
+
 def linear_loss_is_whole() -> str:
     return (
         "linear_cross_entropy: 'options' are ignored, because chunks need one class as the target "
