@@ -106,8 +106,11 @@ def _cases() -> dict[str, tuple[Any, int]]:
         "randn(16, 32)": (lambda: gt.randn(16, 32, device="cuda"), 1),
         "dropout": (lambda: functional.dropout(rows, 0.1), 1),
         "layer_norm": (lambda: functional.layer_norm(rows, (32,), weight, weight), 1),
+        "rms_norm": (lambda: functional.rms_norm(rows, (32,), weight), 1),
         "batch_norm": (lambda: functional.batch_norm(images, mean, var, training=True), 2),
         "a + a of a new size": (lambda: (part := flat[: next(sizes)]) + part, 1),
+        "a.sum() of a new size": (lambda: flat[: next(sizes)].sum(), 1),
+        "a.softmax(0) of a new size": (lambda: flat[: next(sizes)].softmax(0), 1),
         FLOOR: (lambda: launch(1, 1, 1, 1, 1, 1, 1, 0, 0, address, 0), 1),
     }
 

@@ -47,24 +47,19 @@ def parameters(path: Path) -> list[np.ndarray]:
 
 
 @pytest.mark.full
-def test_ranks_find_what_one_finds(tmp_path: Path) -> None:
-    small = ("--epochs", 2, "--hidden", 32, "--checkpoint")
-    train(1, *small, tmp_path / "one")
-    train(2, *small, tmp_path / "two")
-    for one, two in zip(parameters(tmp_path / "one"), parameters(tmp_path / "two")):
-        np.testing.assert_allclose(two, one, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.full
 def test_ranks_recognise_97_percent() -> None:
-    assert train(4) >= 0.97
+    assert train(2) >= 0.97
 
 
 @pytest.mark.full
-def test_a_killed_rank_loses_no_more_than_an_epoch(tmp_path: Path) -> None:
+def test_ranks_find_what_one_finds_also_after_a_rank_was_killed(tmp_path: Path) -> None:
+    """A killed rank loses no more than an epoch."""
     whole, kept, script = tmp_path / "whole", tmp_path / "kept", tmp_path / "killed.py"
-    small = ("--epochs", 4, "--hidden", 32)
+    small = ("--epochs", 3, "--hidden", 32)
+    train(1, *small, "--checkpoint", tmp_path / "one")
     train(2, *small, "--checkpoint", whole)
+    for one, two in zip(parameters(tmp_path / "one"), parameters(whole)):
+        np.testing.assert_allclose(two, one, rtol=1e-3, atol=1e-4)
     script.write_text(KILLED.format(folder=str(SCRIPT.parent), step=57))
     given = map(str, (*small, "--checkpoint", kept, "--plot", ""))
     done = launch.run(2, str(script), *given)

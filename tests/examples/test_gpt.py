@@ -96,11 +96,11 @@ def test_it_runs_with_pytorchs_import(gpt: ModuleType, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_it_learns_what_the_documentation_reads_like(tmp_path: Path) -> None:
     picture = tmp_path / "gpt.png"
-    command = [sys.executable, str(SCRIPT), "--plot", str(picture)]
+    command = [sys.executable, str(SCRIPT), "--plot", str(picture), "--steps", "100"]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     found = re.search(r"([\d.]+) nats a character held out", done.stdout)
-    assert found and float(found[1]) < 2.2, done.stdout
-    assert "step 600/600" in done.stderr and picture.stat().st_size > 20_000
+    assert found and float(found[1]) < 3.2, done.stdout  # 3.4: without context
+    assert "step 100/100" in done.stderr and picture.stat().st_size > 20_000

@@ -18,7 +18,6 @@ from gputensor import runtime
 from gputensor.core.dtype import FLOATING
 from gputensor.core.errors import DtypeError, GpuTensorError
 
-from ..harness import tier
 from ..harness.cases import CALLABLE, Case, cases, long_cases, some
 from ..harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from ..rows import Row
@@ -43,18 +42,8 @@ def devices() -> list[str]:
 
 
 def placed(made: Iterable[Case], devices: list[str]) -> list[tuple[Case, str]]:
-    """Each case on each device; in the quick tier on one of them, which changes with each case."""
-    if tier.is_full():
-        return [(case, device) for case in made for device in devices]
+    """Each case on one device, which changes with each case."""
     return list(zip(made, cycle(devices)))
-
-
-def test_each_device_gets_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = [*range(3)]
-    monkeypatch.setattr(tier, "chosen", "quick")
-    assert placed(made, ["a", "b"]) == [(0, "a"), (1, "b"), (2, "a")]
-    monkeypatch.setattr(tier, "chosen", "full")
-    assert len(placed(made, ["a", "b"])) == 6
 
 
 @pytest.mark.whole
