@@ -20,7 +20,7 @@ REFUSED = {"static_runtime::clamp_nan_to_num", "_dtensor::mesh_get_process_group
 # Operators with their own kernels or derivatives in gputensor, and composite in PyTorch.
 EXPLICIT_HERE = {
     "rand.generator_out", "randn.out", "randn.generator_out", "silu_backward", "mish_backward",
-    "isfinite", "special_ndtr", "linalg_eigh.eigvals",
+    "isfinite", "special_ndtr", "linalg_eigh.eigvals", "_fused_rms_norm",
 }  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def test_node_classes_are_named_as_pytorchs() -> None:
         "BitwiseNotBackward0", "BitwiseOrBackward0", "BitwiseRightShiftBackward0",
         "BitwiseXorBackward0", "ConvolutionWeightGradientBackward0", "CopyBackward0",
         "CrossEntropyBackward0",
-        "CtcLossBackwardBackward0", "GcdBackward0",
+        "CtcLossBackwardBackward0", "FusedRmsNormBackwardBackward0", "GcdBackward0",
         "HardsigmoidBackwardBackward0", "HeavisideBackward0", "LargerBackwardBackward0",
         "LcmBackward0", "LogicalAndBackward0", "LogicalNotBackward0", "LogicalOrBackward0",
         "LogicalXorBackward0", "MishBackwardBackward0", "NativeGroupNormBackwardBackward0",
@@ -106,7 +106,7 @@ x.to(t.float64) ;; x.double() ;; x.clone() ;; x.expand(2, 2, 3) ;; x.repeat(2, 1
 F.relu(x) ;; F.gelu(x) ;; F.silu(x) ;; F.mish(x) ;; F.elu(x) ;; F.leaky_relu(x) ;; F.relu6(x)
 F.hardswish(x) ;; F.softplus(x) ;; F.logsigmoid(x) ;; F.glu(y) ;; F.tanhshrink(x) ;; F.softsign(x)
 F.softmax(x, 1) ;; F.log_softmax(x, 1) ;; F.softmin(x, 1) ;; F.normalize(x) ;; F.dropout(x, 0.5)
-F.layer_norm(x, (3,)) ;; F.group_norm(y, 1) ;; F.instance_norm(y) ;; F.rms_norm(x, (3,))
+F.layer_norm(x, (3,)) ;; F.group_norm(y, 1) ;; F.instance_norm(y)
 F.batch_norm(x, None, None, training=True) ;; F.local_response_norm(y, 2) ;; F.mse_loss(x, x + 1)
 F.l1_loss(x, x + 1) ;; F.smooth_l1_loss(x, x + 1) ;; F.huber_loss(x, x + 1) ;; F.kl_div(x, x + 1)
 F.nll_loss(x, i) ;; F.binary_cross_entropy(x / 9, x / 9)
@@ -130,6 +130,7 @@ OTHER = {
     "2 / x": ("MulBackward0", "DivBackward0"),
     "x.square()": ("PowBackward0", "MulBackward0"),
     "F.cross_entropy(x, i)": ("NllLossBackward0", "CrossEntropyBackward0"),
+    "F.rms_norm(x, (3,))": ("MulBackward0", "FusedRmsNormBackward0"),  # PyTorch's name on CUDA
     "F.rrelu(x)": ("RreluWithNoiseBackward0", "LeakyReluBackward0"),
     "x.quantile(0.5)": ("SqueezeBackward4", "ViewBackward0"),
     "t.kron(x, x)": ("UnsafeViewBackward0", "ViewBackward0"),
