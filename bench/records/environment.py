@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import platform
@@ -33,7 +34,7 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
         "versions": peers.versions() | {"gputensor": gt.__version__},
         "wheels": _wheels(),
         "commit": checkout.commit(),
-        "argv": sys.argv[1:] if argv is None else argv,
+        "argv": _without_folder(sys.argv[1:] if argv is None else argv),
         "device": device,
         "load": os.getloadavg()[0],
         "busy_cpus": _busy_cpus(),
@@ -47,6 +48,14 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
         record["gpu"] = _gpu(device)
     record["missing"] = _missing(record)
     return record
+
+
+def _without_folder(argv: list[str]) -> list[str]:
+    """Return the arguments without `--out FOLDER`, because the folder does not belong to what was
+    measured."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    return parser.parse_known_args(argv)[1]
 
 
 def _python_build() -> str:

@@ -321,3 +321,10 @@ def test_the_host_cost_record_is_valid():
     made = json.loads(json.dumps(record.build(measured, environment("cpu"))))
     assert len(made["gputensor"]["cases"]) == 12
     assert "geometric mean" in overhead.report(made["gputensor"])
+
+
+def test_a_record_does_not_name_its_folder() -> None:
+    for given in (["run", "fuse", "--out", "/tmp/x", "--rounds", "3"], ["run", "fuse", "--out=/x"]):
+        assert environment("cpu", given)["argv"] == [
+            x for x in given if "x" not in x and x != "--out"
+        ]
