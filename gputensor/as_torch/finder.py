@@ -18,7 +18,8 @@ from .places import Absent, SOURCES
 from .stand_ins import STAND_INS, VERSION
 
 _NOTHING = object()
-# Objects of these types are never replaced, so a module may store them under PyTorch's name.
+# Our modules never assign another object to a name that has an object of these types. So a Facade
+# may store the object and need not look up the name again.
 _FIXED = (FunctionType, type, dtype)
 _OURS = __name__.partition(".")[0]
 # Programs iterate over the `__dict__` of these modules, so it must contain all names.

@@ -123,8 +123,8 @@ def _passes(operator: Operator, bit: int) -> bool:
 
 
 def clone_below(tensor: Tensor) -> Tensor:
-    """Return a materialised copy. The operators that make it run below autograd and increase no
-    version counters."""
+    """Return a materialised copy. It is made below autograd, and no version counter is
+    increased."""
     key_set = _below(tensor._keys)
     return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 

@@ -149,8 +149,8 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                 for layout in layouts:
                     yield _Case(row, sample, of, layout)
         else:
-            # Each sample gets the next dtype and the next layout. Some combinations of dtype and
-            # layout may not occur.
+            # Each sample gets the next dtype and the next layout, so not every combination of
+            # dtype and layout is tested.
             of = row.dtypes[number % len(row.dtypes)]
             yield _Case(row, sample, of, layouts[number % len(layouts)])
 

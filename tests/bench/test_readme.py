@@ -181,7 +181,7 @@ def test_a_part_of_a_benchmark_is_not_published(tmp_path):
         "full sizes (--scale)", "10 rounds of each case (--rounds)", "the whole benchmark (it has "
                                                                      "1 of 38 cases)",
     ]  # fmt: skip
-    assert found["argv"] == [*part]
+    assert found["argv"] == part
 
 
 def test_the_commit_of_an_image_is_that_of_its_build(monkeypatch, tmp_path):

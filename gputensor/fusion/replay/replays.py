@@ -227,9 +227,9 @@ def _all_numbers(made: Any) -> set[int]:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """Return statements, as source text. They return None if the state of the thread, the
-    dispatcher or the function's outside values have changed. count: the number of arguments given
-    by position."""
+    """Make the source lines of the test whether the state of the thread, the dispatcher or the
+    function's outside values have changed. If so, the replay returns None. count: the number of
+    arguments given by position."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.others[0][0], outside.code

@@ -124,7 +124,8 @@ def converts(op: str) -> bool:
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
-    """Return the storage type in which `op` reads elements of `of`; None if it converts them."""
+    """Return the C type in which the kernel of `op` reads elements of the dtype `of`. Return None
+    if the elements must be converted to another dtype first."""
     if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]

@@ -23,8 +23,8 @@ from ...tensor.tensor import Tensor
 
 
 def are_on() -> bool:
-    """True if one launch for many tensors may replace operators. False if a mode, a trace or a
-    user's kernel observes or replaces operators, or if fusion is off."""
+    """True if one launch for many tensors may replace the calls of single operators. False if a
+    mode, a trace or a user's kernel must see these calls, or if fusion is off."""
     return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 

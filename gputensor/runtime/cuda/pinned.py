@@ -14,8 +14,8 @@ from typing import Any
 
 
 class Staging:
-    """Pinned memory by address, and the copies in flight by stream. The events of a stream's copies
-    pass in order."""
+    """A table of pinned memory by address, and of the copies in flight by stream. The copies of one
+    stream finish in the order of their start."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
