@@ -124,8 +124,8 @@ def converts(op: str) -> bool:
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
-    """Return the C type in which the kernel of `op` reads elements of the dtype `of`. Return None
-    if the elements must be converted to another dtype first."""
+    """Return the C type in which the kernel of `op` reads elements of the dtype `of`, or None if no
+    kernel reads this dtype without a conversion."""
     if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]
