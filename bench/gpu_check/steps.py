@@ -41,7 +41,7 @@ WHOLE = (
 OF_NO_GPU = (
     "--ignore-glob=*_compile.py", "--ignore-glob=*_emulator*", "--ignore-glob=*hostile*",
     "--ignore=tests/cuda/emulator/test_samples.py",
-    "--ignore=tests/cuda/kernels/test_bank_conflicts.py",
+    "--ignore=tests/cuda/kernels/plans/test_bank_conflicts.py",
     "--ignore=tests/cuda/kernels/test_copy_kernels.py",
     "--ignore=tests/cuda/runtime/test_runtime_conformance.py",
     "--ignore=tests/cuda/runtime/test_runtime_cuda.py",

@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ROW = re.compile(r"^\| ([\w.-]+) \| ([\d.]+) \| (.+?) \| `tests/clients/(test_\w+\.py)` \|$", re.M)
+ROW = re.compile(r"^\| ([\w.-]+) \| ([\d.]+) \| (.+?) \| `tests/clients/([\w/]+\.py)` \|$", re.M)
 ROWS = ROW.findall((ROOT / "docs" / "interop.md").read_text(encoding="utf-8"))
 OURS = {"test_table.py", "test_registration.py"}
 
@@ -25,7 +25,9 @@ def lowest() -> dict[str, str]:
 
 def test_each_client_has_a_row_and_each_row_a_test():
     assert sorted(test for *_, test in ROWS) == sorted(
-        path.name for path in HERE.glob("test_*.py") if path.name not in OURS
+        path.relative_to(HERE).as_posix()
+        for path in HERE.rglob("test_*.py")
+        if path.name not in OURS
     )
 
 

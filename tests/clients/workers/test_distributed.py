@@ -9,7 +9,7 @@ import pytest
 
 import gputensor as gt
 
-from . import all_close, values
+from .. import all_close, values
 
 pytestmark = pytest.mark.full
 dask = pytest.importorskip("dask", reason="Dask is not installed")

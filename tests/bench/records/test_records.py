@@ -21,9 +21,9 @@ from bench.measurement.places import POISON, Host, WrongResult, pattern
 from bench.records import compare, record
 from bench.records.environment import environment
 
-from ..cuda.support import requires_emulator
+from ...cuda.support import requires_emulator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOME = (1, 6, 14, 18, 33, 36, 37)
 
 

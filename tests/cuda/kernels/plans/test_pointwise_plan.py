@@ -20,7 +20,7 @@ from gputensor.kernels.cuda.pointwise_plan import (
     Walk,
 )
 
-from .kernel_arrays import SHORT, Layout
+from ..kernel_arrays import SHORT, Layout
 
 N = 4096
 SIZES = (1, 2, 4, 8, 16)

@@ -17,7 +17,7 @@ from bench.copies import layout, pack
 from bench.records import checkout, plots, readme, record, tables
 from bench.records.environment import _missing, environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
 COPIES = [path for path in RECORDS if path.name.startswith(("layout-", "pack-"))]
 PAGES = [

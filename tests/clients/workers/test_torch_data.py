@@ -7,7 +7,7 @@ import pytest
 
 import gputensor as gt
 
-from . import close, values
+from .. import close, values
 
 pytestmark = pytest.mark.oracle
 data = pytest.importorskip("torch.utils.data", reason="PyTorch is not installed")

@@ -22,9 +22,9 @@ from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Traffic, Walk, access_bytes, normalise, pieces
 from gputensor.runtime.device_limits import A100, H100, H200, KNOWN, T4, Limits
 
-from ...harness import tier
-from .copies import dense
-from .kernel_arrays import SHORT
+from ....harness import tier
+from ..copies import dense
+from ..kernel_arrays import SHORT
 
 U8, F16, F32, F64, C128 = (SHORT[s] for s in ("u8", "f16", "f32", "f64", "c128"))
 

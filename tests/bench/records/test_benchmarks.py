@@ -9,7 +9,7 @@ import pytest
 
 from bench import benchmarks
 
-RECORDS = sorted((Path(__file__).parents[2] / "bench" / "results").glob("*.json"))
+RECORDS = sorted((Path(__file__).parents[3] / "bench" / "results").glob("*.json"))
 
 
 @pytest.mark.parametrize("name", benchmarks.NAMES)

@@ -20,8 +20,8 @@ from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Walk, normalise
 from gputensor.runtime.device_limits import H200
 
-from .copies import Copy, dense, some_copy
-from .kernel_arrays import SHORT
+from ..copies import Copy, dense, some_copy
+from ..kernel_arrays import SHORT
 
 WARP, BANKS = 32, 32
 _LANES = {16: 8, 8: 16}

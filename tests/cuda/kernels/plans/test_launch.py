@@ -16,7 +16,7 @@ from gputensor.kernels.cuda import binding, launch, module, numbers, reduce_laun
 from gputensor.kernels.cuda.division import divider, magic
 from gputensor.runtime.device_limits import H200
 
-from .kernel_arrays import SHORT, Layout
+from ..kernel_arrays import SHORT, Layout
 
 BOOL, U8, I32, I64, F16, F32, F64, C64, C128 = (
     SHORT[s] for s in ("bool", "u8", "i32", "i64", "f16", "f32", "f64", "c64", "c128")
