@@ -36,9 +36,12 @@ PAGES = {
     "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
     "docker/README.md": "images.md",
 }  # fmt: skip
-GUIDES = [
-    "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md",
-    "custom_operators.md", "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
+GUIDES = ["usage", "extensions", "internals"]  # folders, each a section of the navigation
+# Names of pages that come first in their section, in this order; the others follow by name.
+FIRST = [
+    "where_to_start.md", "programs.md", "checkpoints.md", "autocast.md", "fusion.md",
+    "kernels_without_a_gpu.md", "custom_operators.md", "new_device.md", "architecture.md",
+    "figures.md", "benchmarks.md",
 ]  # fmt: skip
 # Page -> (title, names of the modules whose public names are on the page).
 MODULES = {
@@ -76,15 +79,14 @@ _ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     docs = Path(config.docs_dir)
-    guides = [name for name in GUIDES if (docs / name).exists()]
-    apart = {*GUIDES, "operators.md", "figures.md", "benchmarks.md"}
-    guides += sorted(p.name for p in docs.glob("*.md") if p.name not in apart)
+    start = [page for page in _pages(docs, ".") if page != "operators.md"]
+    measured = [*_pages(docs, "measurements"), *_results().values(), "images.md"]
     config.nav = [
-        {"Start": "index.md"},
-        {"Guides": guides},
+        {"Start": ["index.md", *start]},
+        *({folder.capitalize(): _pages(docs, folder)} for folder in GUIDES),
         {"Reference": ["operators.md", *_reference()]},
-        {"Figures": ["figures.md", "benchmarks.md", *_results().values(), "images.md"]},
-        {"Project": ["contributing.md", "changelog.md", *_decisions(docs)]},
+        {"Measurements": measured},
+        {"Project": ["contributing.md", "changelog.md", *_pages(docs, "adr")]},
     ]
     return config
 
@@ -113,8 +115,11 @@ def _results() -> dict[str, str]:
     return {f"bench/results/{page.name}": f"bench/results/{page.name}" for page in found}
 
 
-def _decisions(docs: Path) -> list[str]:
-    return sorted(page.relative_to(docs).as_posix() for page in docs.glob("adr/*.md"))
+def _pages(docs: Path, folder: str) -> list[str]:
+    """Return the pages of a folder of `docs` in the order of the navigation."""
+    place = {name: n for n, name in enumerate(FIRST)}
+    found = sorted((docs / folder).glob("*.md"), key=lambda p: (place.get(p.name, len(place)), p))
+    return [page.relative_to(docs).as_posix() for page in found]
 
 
 def _links(text: str, source: str, uri: str) -> str:

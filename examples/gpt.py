@@ -66,7 +66,7 @@ class Text:
 
 def documentation() -> str:
     """Return the text of README.md and of the pages in docs/."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 

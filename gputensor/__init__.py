@@ -5,7 +5,7 @@
     >>> (x + 1).sum(0)
     tensor([5, 7, 9])
 
-This module re-exports names; `docs/architecture.md` describes the package's structure.
+This module re-exports names; `docs/internals/architecture.md` describes the package's structure.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ numbers (functions of two numbers: with `--f64` pairs) and with a sample of f64 
 exponent. The greatest error, in units of the last place, is printed beside its bound. --page writes
 the table into a page. The exit status is 1 if a bound is exceeded.
 
-BOUNDS is the only list of the bounds. docs/numbers.md shows it, and
+BOUNDS is the only list of the bounds. docs/measurements/numbers.md shows it, and
 tests/kernels/library/test_elementary.py checks a sample.
 """
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTE = ROOT / ".carried" / "commit.json"
 # Files whose changes do not make the commit dirty. A run writes them, or they are generated from a
 # record.
-_RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")
+_RESULTS = (":!bench/results", ":!README.md", ":!docs/measurements/figures.md")
 _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 

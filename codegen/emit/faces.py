@@ -24,7 +24,7 @@ class GeneratedMethods:
 _WHEN = "with lazy loading of families."
 
 FILES = {
-    "__init__.py": module("Generated code. docs/architecture.md describes the modules."),
+    "__init__.py": module("Generated code. docs/internals/architecture.md describes the modules."),
     "kernels/__init__.py": module("Registrations of operators. Each family has one file."),
     "calls.py": module(f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")),
     "operators.py": module(

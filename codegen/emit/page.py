@@ -16,7 +16,7 @@ has the implementation, `kernels/cpu/` the NumPy loop, `kernels/cuda/` the CUDA 
 have no loop; in-place and `out` forms use the loop of their operator. Schemas are PyTorch's.
 Functions also take NumPy's names `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do,
 and NumPy's dtypes. A tensor in `out` takes the result; for several results, `out` is a sequence.
-[autocast.md](autocast.md) describes the policies of autocast.
+[autocast.md](usage/autocast.md) describes the policies of autocast.
 """
 
 

@@ -2,7 +2,7 @@
 
 autocast_mode.py defines the context manager, casting.py the casts of its kernels, and
 cast_policies.py the operators' policies. grad_scaler.py prevents the underflow of float16
-gradients. See docs/autocast.md.
+gradients. See docs/usage/autocast.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 that read and set the state of autocast.
 
     with gt.autocast("cuda"):
-        loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
+        loss = model(x)          # mm in float16, exp and sum in float32: docs/usage/autocast.md
     loss.backward()
 
 The state is kept per thread and per async task. While autocast is off, no code of this module runs:

@@ -2,7 +2,7 @@
 
 `gputensor run-as-torch script.py` calls `install` and then runs the script. places.py maps
 PyTorch's modules to ours, stand_ins.py has replacements for names without a meaning in gputensor,
-and finder.py is the import hook. docs/programs.md lists what runs.
+and finder.py is the import hook. docs/usage/programs.md lists what runs.
 """
 
 from __future__ import annotations

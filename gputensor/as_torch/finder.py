@@ -69,7 +69,8 @@ class Facade(ModuleType):
         if _is_known(below):
             return importlib.import_module(below)
         raise AttributeError(
-            f"module {self.__name__!r} has no attribute {name!r} in gputensor (docs/programs.md)"
+            f"module {self.__name__!r} has no attribute {name!r} in gputensor "
+            "(docs/usage/programs.md)"
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -114,7 +115,7 @@ class Finder(MetaPathFinder, Loader):
         if not _is_known(fullname):
             raise ModuleNotFoundError(
                 f"No module named {fullname!r} in gputensor, which stands for PyTorch here; "
-                "docs/programs.md tells what it has",
+                "docs/usage/programs.md tells what it has",
                 name=fullname,
             )
         if fullname.startswith("torch.utils.tensorboard"):

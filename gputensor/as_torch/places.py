@@ -76,7 +76,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
 }  # fmt: skip
 
-PAGE = "docs/programs.md"
+PAGE = "docs/usage/programs.md"
 
 
 class _AbsentType(type):

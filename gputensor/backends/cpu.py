@@ -1,5 +1,5 @@
 """`gt.backends.cpu.get_cpu_capability()`: the instruction set of the CPU's loops
-(docs/cpu_loops.md)."""
+(docs/internals/cpu_loops.md)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .output import Refusal
 USAGE = """usage: gputensor run-as-torch SCRIPT [ARGUMENT ...]
        gputensor run-as-torch -m MODULE [ARGUMENT ...]
 
-Runs a program as Python does, with gputensor in the place of PyTorch. See docs/programs.md.
+Runs a program as Python does, with gputensor in the place of PyTorch. See docs/usage/programs.md.
 Unlike other commands it has no option --json: all output is the program's."""
 
 

@@ -55,7 +55,8 @@ def check_pointer(
             parameter.name,
             "be contiguous, since the kernel takes no Layout of it",
             errors.Got(str(operand)),
-            remedy="use .contiguous(), or add a Layout parameter (docs/kernels_without_a_gpu.md)",
+            remedy="use .contiguous(), or add a Layout parameter "
+            "(docs/extensions/kernels_without_a_gpu.md)",
         )
 
 

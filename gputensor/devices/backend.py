@@ -9,8 +9,8 @@ The runtime allocates and copies memory, which is sufficient for the operators i
 implements the operators of a family, `device.impl` implements one operator, and all other operators
 can run by the CPU fallback. `remove()` of the handle undoes all registrations. A package can
 declare an entry point in the group `gputensor.backends` with the device's name; it is called when
-the name is first used. docs/new_device.md is the guide, and `gputensor backend new NAME` writes a
-package that does this.
+the name is first used. docs/extensions/new_device.md is the guide, and `gputensor backend new
+NAME` writes a package that does this.
 """
 
 from __future__ import annotations
@@ -240,7 +240,8 @@ class Backend:
         PrivateUse keys have no Autocast key.
 
         dtypes: the dtypes that the device can cast to, the default first. policies: operator ->
-        cast policy (docs/autocast.md), also for custom operators; by default the policies of CUDA.
+        cast policy (docs/usage/autocast.md), also for custom operators; by default the policies of
+        CUDA.
         """
         from ..amp.cast_policies import register_device
 

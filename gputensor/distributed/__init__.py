@@ -1,7 +1,7 @@
 """`gt.distributed`: collectives and process groups, as in PyTorch, for programs that run one
 process for each device.
 
-Start a program with `mpiexec -n 4 python PROGRAM`; see docs/scaling.md.
+Start a program with `mpiexec -n 4 python PROGRAM`; see docs/usage/scaling.md.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Explanation:
     chains: pairs (chain, the reason why it ran), in the order of execution. result: the function's
     result. why_not: the reason why a similar call is not replayed (see replay/), or None if it is
     replayed. unrecorded: the operands that were read at once, because other code may write to
-    their memory (docs/fusion.md), by name. bytes_moved: bytes that the chains read and write.
+    their memory (docs/usage/fusion.md), by name. bytes_moved: bytes that the chains read and write.
     bytes_apart: bytes that the same operators move one by one."""
 
     chains: list[tuple[Chain, str]]

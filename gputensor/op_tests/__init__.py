@@ -1,4 +1,4 @@
-"""Tests for authors of device backends. Each operator is called with the same samples on the CPU
+"""Tests for authors of device backends, which call each operator with the same samples on the CPU
 and on the device.
 
 `samples.json` contains the calls, which `python -m tests.freeze_samples` takes from tests/rows.

@@ -226,7 +226,7 @@ class Tensor(
     def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
         """Convert a foreign operand to a number or a tensor. Return None if it is neither.
 
-        is_boolean: True for an operator whose result has no gradient. docs/interop.md has the
+        is_boolean: True for an operator whose result has no gradient. docs/usage/interop.md has the
         rules.
         """
         if isinstance(other, np.ndarray) or hasattr(type(other), "__dlpack__"):
@@ -299,13 +299,13 @@ class Tensor(
         return export.array(self, dtype, copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Implement `np.sin(x)` and `ndarray + x`: see docs/interop.md."""
+        """Implement `np.sin(x)` and `ndarray + x`: see docs/usage/interop.md."""
         return _numpy_protocol().array_ufunc(self, ufunc, method, inputs, options)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Implement `np.concatenate([x, y])`: see docs/interop.md."""
+        """Implement `np.concatenate([x, y])`: see docs/usage/interop.md."""
         return _numpy_protocol().array_function(self, func, args, kwargs)
 
     @property

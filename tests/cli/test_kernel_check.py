@@ -213,7 +213,7 @@ def test_a_template_by_json(file, tmp_path):
 
 @pytest.mark.full
 def test_the_page_shows_cases_that_pass(tmp_path):
-    page = (ROOT / "docs" / "kernels_without_a_gpu.md").read_text()
+    page = (ROOT / "docs" / "extensions" / "kernels_without_a_gpu.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     cases = next(b for b in blocks if b.startswith("def axpy(random)"))
     (tmp_path / "axpy.check.py").write_text(f"import numpy as np\nimport gputensor as gt\n{cases}")

@@ -1,6 +1,6 @@
 """Other libraries on our tensors: each call is compared with the same call on NumPy arrays.
 
-docs/interop.md lists the libraries; test_table.py checks the list.
+docs/usage/interop.md lists the libraries; test_table.py checks the list.
 """
 
 from __future__ import annotations

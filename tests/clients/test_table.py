@@ -1,4 +1,4 @@
-"""docs/interop.md lists the tested calls; pyproject.toml has the same versions."""
+"""docs/usage/interop.md lists the tested calls; pyproject.toml has the same versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ROW = re.compile(r"^\| ([\w.-]+) \| ([\d.]+) \| (.+?) \| `tests/clients/([\w/]+\.py)` \|$", re.M)
-ROWS = ROW.findall((ROOT / "docs" / "interop.md").read_text(encoding="utf-8"))
+ROWS = ROW.findall((ROOT / "docs" / "usage" / "interop.md").read_text(encoding="utf-8"))
 OURS = {"test_table.py", "test_registration.py"}
 
 

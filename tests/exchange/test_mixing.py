@@ -1,4 +1,4 @@
-"""Mixed calls of tensors and NumPy arrays, by the table in docs/interop.md."""
+"""Mixed calls of tensors and NumPy arrays, by the table in docs/usage/interop.md."""
 
 from __future__ import annotations
 

@@ -48,16 +48,16 @@ NEEDS_CUDA = {
 NOT_RUN = {
     "README.md": ["sets up a virtual environment"],
     "CONTRIBUTING.md": ["sets up a virtual environment"],
-    "docs/benchmarks.md": [
+    "docs/measurements/benchmarks.md": [
         "needs a GPU",
         "takes minutes",
         "takes minutes",
         "needs a GPU",
         "writes the committed records",
     ],
-    "docs/kernels_without_a_gpu.md": ["needs gdb"],
-    "docs/new_operator.md": ["runs in a copy of the checkout"],
-    "docs/scaling.md": ["needs what gputensor[mpi] installs"],
+    "docs/extensions/kernels_without_a_gpu.md": ["needs gdb"],
+    "docs/extensions/new_operator.md": ["runs in a copy of the checkout"],
+    "docs/usage/scaling.md": ["needs what gputensor[mpi] installs"],
     "docker/README.md": ["needs Docker"] * 3,
 }
 

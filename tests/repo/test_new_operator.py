@@ -1,4 +1,4 @@
-"""The steps of docs/new_operator.md work in a copy of the checkout, without further edits.
+"""The steps of docs/extensions/new_operator.md work in a copy of the checkout, with no other edits.
 
 A paragraph "`FILE`, before `LINE`:" and the following block are an edit. The new operators then run
 in the copy, on every available device and in every form, by the general tests of operators.
@@ -18,7 +18,7 @@ import pytest
 from gputensor import cuda
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "new_operator.md"
+PAGE = ROOT / "docs" / "extensions" / "new_operator.md"
 EDIT = re.compile(
     r"^`([\w./]+)`, before `(.+?)`:\n\n(?:<!--[^\n]*-->\n)?```\S+\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,

@@ -66,7 +66,7 @@ def test_a_module_lists_what_users_name(path: str) -> None:
 
 
 def test_what_the_pages_name_is_listed() -> None:
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         if page.name == "new_operator.md":  # adds a name to a copy
             continue
         for name in re.findall(r"\bgt((?:\.[a-z_]+)*\.[A-Za-z]\w*)\b", page.read_text("utf-8")):

@@ -183,7 +183,7 @@ _FAMILIES = (
         {"torch.library": "register_autocast"},
     ),
     _Family(
-        "a device has a package of its own; see docs/new_device.md",
+        "a device has a package of its own; see docs/extensions/new_device.md",
         {"torch.utils": "*_privateuse1_backend"},
     ),
     _Family(

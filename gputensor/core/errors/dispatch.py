@@ -255,7 +255,8 @@ def bound_nothing(family: str, op: str, device_type: str, bind_op: Any, got: Any
 
 def incomplete_runtime(device_type: str, missing: list[str]) -> RegistrationError:
     return RegistrationError(
-        f"{device_type}: the runtime must have {', '.join(missing)} (see docs/new_device.md)"
+        f"{device_type}: the runtime must have {', '.join(missing)} "
+        "(see docs/extensions/new_device.md)"
     )
 
 

@@ -14,8 +14,8 @@ A value whose storage only the recording references is never stored, and steps t
 needs are never run. (A weak reference to each value would add a tenth to the cost of recording.)
 
 Note [Memory that others share]
-docs/fusion.md has the rule. Here memory is shared (`is_exposed`) if it came from NumPy or DLPack,
-or if its address was read.
+docs/usage/fusion.md has the rule. Here memory is shared (`is_exposed`) if it came from NumPy or
+DLPack, or if its address was read.
 """
 
 from __future__ import annotations

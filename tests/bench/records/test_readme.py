@@ -22,7 +22,7 @@ RECORDS = sorted((ROOT / "bench" / "results").glob("*.json"))
 COPIES = [path for path in RECORDS if path.name.startswith(("layout-", "pack-"))]
 PAGES = [
     page
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if readme.names(page.read_text())
 ]
 
@@ -47,7 +47,7 @@ def folder(data, tmp_path):
 
 
 def test_pages_have_blocks():
-    figures = readme.names((ROOT / "docs" / "figures.md").read_text())
+    figures = readme.names((ROOT / "docs" / "measurements" / "figures.md").read_text())
     assert {"layout-cpu", "pack-cpu"} <= set(figures)
     assert readme.names((ROOT / "README.md").read_text()) == [readme.SUMMARY]
 

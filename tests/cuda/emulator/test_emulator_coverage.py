@@ -399,7 +399,7 @@ def test_the_table_lists_what_these_texts_use():
 
 
 def test_the_documentation_shows_the_table():
-    page = Path(__file__).parents[3] / "docs" / "kernels_without_a_gpu.md"
+    page = Path(__file__).parents[3] / "docs" / "extensions" / "kernels_without_a_gpu.md"
     assert coverage.tables() in page.read_text(), f"{page.name}: put coverage.tables() there"
 
 

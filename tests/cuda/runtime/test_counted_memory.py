@@ -25,5 +25,5 @@ def test_a_step_needs_little_more_than_what_it_holds() -> None:
     found = json.loads(made.stdout)
     largest = 64 * 256 * 56 * 56 * 4  # bytes; all windows would take 9 times as much
     assert found["held"] < found["step"] < found["held"] + largest
-    text = " ".join((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8").split())
     assert f"{found['step'] / MIB:,.0f} MiB, of which {found['held'] / MIB:,.0f} MiB" in text

@@ -1,4 +1,4 @@
-"""docs/dispatch_tools.md names every tool of `gt.dispatch`; its blocks run with the other
+"""docs/internals/dispatch_tools.md names every tool of `gt.dispatch`; its blocks run with the other
 pages'."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputensor import dispatch
 
-PAGE = Path(__file__).parents[3] / "docs" / "dispatch_tools.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "dispatch_tools.md"
 
 
 def test_the_page_names_every_tool() -> None:

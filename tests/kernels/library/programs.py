@@ -362,8 +362,8 @@ _add(BITS, "dropout", lambda f, d: f(d.tensor(FLOATS), 0.4, True))
 
 # --- elementary functions -------------------------------------------------------------------------
 
-# Compiled functions are within 2 ulp (docs/numbers.md); NumPy's are within 4 ulp in f32, by its
-# documentation.
+# Compiled functions are within 2 ulp (docs/measurements/numbers.md); NumPy's are within 4 ulp in
+# f32, by its documentation.
 ELEMENTARY = Rule(6)
 # Several functions with roundings between them: tests/rows/activation.py.
 SEVERAL = Rule(64)

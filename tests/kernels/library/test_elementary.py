@@ -15,7 +15,7 @@ import pytest
 
 from bench.accuracy import ulp
 
-PAGE = Path(__file__).parents[3] / "docs" / "numbers.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measurements" / "numbers.md"
 CAPABILITY = ulp.default_capability()
 COUNT = 100_000
 _reason = ulp.unavailable_reason(CAPABILITY)

@@ -1,8 +1,8 @@
 // Elementary functions of f32 and f64 that the compiler vectorises: no branches, tables or calls.
 // In the CPU library (GPUTENSOR_LOOPS) math_exp, math_sin, … of arithmetic.cuh and functions.cuh
 // call these functions; on a GPU and on the emulator they call the C library's functions. NaN,
-// infinities, signed zeros and denormals follow C99. docs/numbers.md has the largest errors, which
-// bench/accuracy/ulp.py measures.
+// infinities, signed zeros and denormals follow C99. docs/measurements/numbers.md has the largest
+// errors, which bench/accuracy/ulp.py measures.
 // Note [Rare elements]: sin, cos and tan are accurate for |x| <= FAR_ANGLE. Larger elements are
 // rare and computed by a function call. A functor F of one angle has F::is_rare and F::rare, for
 // f32 or f64. F::rare is accurate for all elements. A loop over a block of inputs x (out may be x):
