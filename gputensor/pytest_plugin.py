@@ -64,11 +64,17 @@ def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Give `--gputensor-sanitize` its default value if the next argument is a path such as
-    `tests/`, which pytest would take as the value."""
-    for at, arg in enumerate(args[:-1]):
-        if arg == "--gputensor-sanitize" and os.path.exists(args[at + 1].partition("::")[0]):
+    """Give `--gputensor-sanitize` its default value unless the next argument names checks.
+    Otherwise pytest would take a path such as `tests/` as the value."""
+    for at, arg in enumerate(args):
+        if arg == "--gputensor-sanitize" and not _names_checks(*args[at + 1 : at + 2]):
             args[at] = "--gputensor-sanitize=all"
+
+
+def _names_checks(value: str = "") -> bool:
+    from gputensor.runtime.emulator.settings import CHECKS, WRITES
+
+    return {"all", "0", "1", WRITES, *CHECKS}.issuperset(value.split(","))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -30,7 +30,7 @@ from ..structured.layers.normalizing import (
     composed_gradients, compute_dtype, dense_numbers, each_channel, empty_result, in_format,
     input_gradient, is_for_kernels, kernel_gradients, mixed, of_channels, of_statistics, unbiased,
 )  # fmt: skip
-from ..structured.layers.precision import check_floating, cast, wide
+from ..structured.layers.precision import FLOAT, HALVES, check_floating, cast, wide
 
 
 # --- layer norm -----------------------------------------------------------------------------------
@@ -42,7 +42,8 @@ def native_layer_norm(
 ) -> Three:  # fmt: skip
     table = operators.native_layer_norm.table
     rows = norm_rows.rows_of("layer_norm", table, input, normalized_shape, weight, bias)
-    kernels = norm_rows.launches(table, rows, input)
+    eps = real("norm", "eps", eps)
+    kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
         results = allocated(input, rows.layouts)
         norm_rows.normalize(kernels, rows, input, weight, bias, eps, results)
@@ -71,13 +72,16 @@ def rms_norm(
     eps: float | None = None,
 ) -> Tensor:  # fmt: skip
     op, of = "rms_norm", input._geometry.dtype
-    if not of.is_complex:
+    of_weight = of if weight is None else weight._geometry.dtype
+    if not of.is_complex and (of_weight is of or of_weight is FLOAT and of in HALVES):
         return calls._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+    if not of.is_complex:
+        check_floating(op, input=input)
     wanted = norm_rows.check_normalized(op, input, normalized_shape)
     arguments.check_sizes(op, wanted, weight=weight)
-    eps = rms_eps(input) if eps is None else real(op, "eps", eps)
-    by = norm_rows.root_mean_square(input, tuple(range(-len(wanted), 0)), eps)
-    return cast(affine(calls.mul_Tensor(input, by), weight, None), of)
+    eps, x = rms_eps(input) if eps is None else real(op, "eps", eps), wide(input)
+    by = norm_rows.root_mean_square(x, tuple(range(-len(wanted), 0)), eps)
+    return cast(affine(calls.mul_Tensor(x, by), weight, None), of)
 
 
 def rms_eps(x: Tensor) -> float:
@@ -91,7 +95,7 @@ def _fused_rms_norm(
     op, table = "rms_norm", operators._fused_rms_norm.table
     rows = norm_rows.rows_of(op, table, input, normalized_shape, weight, of=compute_dtype(input))
     eps = rms_eps(input) if eps is None else real(op, "eps", eps)
-    kernels = norm_rows.launches(table, rows, input)
+    kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
         made, rstd = [allocate(layout, input._device) for layout in rows.layouts]
         norm_rows.normalize(kernels, rows, input, weight, None, eps, (made, None, rstd))
@@ -139,7 +143,7 @@ def native_group_norm(
         layouts = norm_rows.layouts(input, (N, group), of_statistics(*operands))
         plan = layouts, suggest_memory_format(input)
         table.remember(key, plan)
-    layouts, form = plan
+    (layouts, form), eps = plan, real("norm", "eps", eps)
     if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [each_channel(x, N, rows) for x in (weight, bias)]
@@ -151,7 +155,7 @@ def native_group_norm(
         return made, mean, rstd
     kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
     if kernels is not None:
-        eps, results = real("norm", "eps", eps), allocated(input, layouts)
+        results = allocated(input, layouts)
         norm_kernels.rows(kernels, input, weight, bias, eps, results)
         made, mean, rstd = results
         return calls.contiguous(made, form), mean, rstd

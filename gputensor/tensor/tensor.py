@@ -440,7 +440,7 @@ class Tensor(
 
     @property
     def T(self) -> Tensor:
-        """A view with reversed dimensions. Warns for more than two dimensions, like PyTorch."""
+        """A view with reversed dimensions. Warns for more than two dimensions."""
         if self._geometry.ndim > 2:
             warnings.warn(errors.reverses_all_dimensions(self), UserWarning, stacklevel=2)
         return calls.permute(self, tuple(range(self._geometry.ndim - 1, -1, -1)))

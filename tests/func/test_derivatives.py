@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -226,6 +227,32 @@ def test_gradients_of_weights_have_rules() -> None:
     assert not wrong
     found = func.jacrev(lambda w: nn.embedding(classes, w, padding_idx=1))(table)
     assert close(found[0, :, 2], gt.eye(3)) and not found[2].any()
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "group_norm", "batch_norm"])
+def test_second_derivatives_of_norms(name: str) -> None:
+    """All four ways to compose Jacobians give the Hessian, which is symmetric."""
+    nn = gt.nn.functional
+    x, w = gt.rand(4, 6, dtype=gt.float64) - 0.5, gt.rand(6, dtype=gt.float64)
+    calls: dict[str, Any] = {
+        "layer_norm": lambda x, w: nn.layer_norm(x, (6,), w),
+        "rms_norm": lambda x, w: nn.rms_norm(x, (6,), w),
+        "group_norm": lambda x, w: nn.group_norm(x, 2, w),
+        "batch_norm": lambda x, w: nn.batch_norm(x, None, None, w, training=True),
+    }
+
+    def function(x: Any, w: Any) -> Any:
+        return (calls[name](x, w) ** 3).sum()
+
+    both = (0, 1)
+    found = [
+        outer(inner(function, both), both)(x, w)
+        for outer in (func.jacrev, func.jacfwd) for inner in (func.jacrev, func.jacfwd)
+    ]  # fmt: skip
+    for hessian in found:
+        assert close(hessian[1][0].flatten(1), hessian[0][1].flatten(0, 1).mT)
+        for i, j in itertools.product(both, both):
+            assert close(hessian[i][j], found[-1][i][j])
 
 
 def test_tangents_are_written_into_what_has_none() -> None:

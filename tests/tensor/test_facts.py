@@ -122,7 +122,7 @@ def test_new_tensor_takes_dtype_and_device_of_its_tensor_and_copies() -> None:
 
 def test_T_reverses_all_dimensions() -> None:
     x = gt.arange(24).reshape(2, 3, 4)
-    with pytest.warns(UserWarning, match=r"T: 'self' should have 2 dimensions \(got i64\[2,3,4\]"):
+    with pytest.warns(UserWarning, match=r"T: 'self' should have at most 2 dimensions \(got i64"):
         assert x.T.equal(x.permute(2, 1, 0))
     for y in (x[0], x[0, 0], x[0, 0, 0]):
         assert y.T.shape == y.shape[::-1]

@@ -70,7 +70,7 @@ def first_windows(
 # --- normalisations -------------------------------------------------------------------------------
 
 
-def _statistics(x: Tensor, dims: Any, mean: Tensor | None, rstd: Tensor) -> tuple[Tensor, Tensor]:
+def statistics(x: Tensor, dims: Any, mean: Tensor | None, rstd: Tensor) -> tuple[Tensor, Tensor]:
     """Return x normalised by the saved statistics, and the reciprocal deviation rstd. For second
     derivatives, both are differentiable functions of x. mean: None if it was not subtracted."""
     rstd, centered, is_varied = _wide(calls.detach(rstd)), x, calls.alias(x).requires_grad
@@ -165,6 +165,22 @@ def layer_norm_double_backward(
     return to_grad, to_x, None, None, to_weight, None
 
 
+def fused_rms_norm_backward(
+    grads: Any, input: Tensor, normalized_shape: Any, rstd: Tensor, weight: Tensor | None, mask: Any
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of input and weight. grads: the incoming gradients of the result and of
+    the reciprocal root mean squares."""
+    (grad, of_rstd), made, of_weight = grads, None, None
+    if grad is not None:
+        made, of_weight = calls._fused_rms_norm_backward(
+            grad, input, normalized_shape, rstd, weight, mask
+        )
+    if mask[0] and of_rstd is not None:
+        count = math.prod(normalized_shape)
+        made = _added(made, -_wide(of_rstd) * _wide(rstd) ** 3 / count * _wide(input))
+    return made, of_weight
+
+
 def rms_norm_double_backward(
     grads: Any, grad_out: Tensor, input: Tensor, normalized_shape: Any, rstd: Tensor,
     weight: Tensor | None, mask: Any,
@@ -181,7 +197,7 @@ def _double_backward_of_rows(
     sizes, own = input._geometry.sizes, tuple(normalized_shape)
     outer = len(sizes) - len(own)
     dims, rows = tuple(range(outer, len(sizes))), tuple(range(outer))
-    normal, rstd = _statistics(_wide(input), dims, mean, rstd)
+    normal, rstd = statistics(_wide(input), dims, mean, rstd)
     scale, is_centered = None if weight is None else _wide(weight), mean is not None
     made = _Normal(_wide(grad_out), normal, rstd, scale, dims, rows, is_centered=is_centered)
     to_grad, to_x, to_weight = made.gradients(*[None if g is None else _wide(g) for g in grads])
@@ -220,7 +236,7 @@ def group_norm_double_backward(
     x = calls.reshape(_wide(input), whole)
     each = (N, group, 1, 1)
     stats = [calls.reshape(y, each) for y in (mean, rstd)]
-    normal, rstd = _statistics(x, (2, 3), *stats)
+    normal, rstd = statistics(x, (2, 3), *stats)
     grad = calls.reshape(_wide(grad_out), whole)
     made = _Normal(grad, normal, rstd, _wide_or_none(weight, along), (2, 3), (0, 3))
     given = [_wide_or_none(g, sizes) for g, sizes in zip(grads, (whole, along, along))]
@@ -238,7 +254,7 @@ def batch_norm_double_backward(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     ndim, dims, x = input._geometry.ndim, _but_channels(input), _wide(input)
     if train:
-        normal, rstd = _statistics(x, dims, _along(save_mean, ndim), _along(save_invstd, ndim))
+        normal, rstd = statistics(x, dims, _along(save_mean, ndim), _along(save_invstd, ndim))
     else:
         rstd = 1 / calls.sqrt(_along(_wide(running_var), ndim) + eps)
         normal = (x - _along(_wide(running_mean), ndim)) * rstd

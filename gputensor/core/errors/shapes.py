@@ -319,7 +319,7 @@ def byte_mask(index: Any) -> str:
 
 
 def reverses_all_dimensions(x: Any) -> str:
-    return f"T: 'self' should have 2 dimensions (got {describe(x)}); use .mT or .permute(...)"
+    return f"T: 'self' should have at most 2 dimensions (got {describe(x)}); use .mT or .permute()"
 
 
 def linear_loss_is_whole() -> str:

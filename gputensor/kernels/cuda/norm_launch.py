@@ -1,4 +1,4 @@
-"""Launches of layer, group and batch norm: blocks for rows, and for segments of channels.
+"""Launches of layer, RMS, group and batch norm: blocks for rows, and for segments of channels.
 
 The number of segments depends only on the sizes, so the order of a sum is the same on every device
 and in every run.

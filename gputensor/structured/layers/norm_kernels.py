@@ -1,4 +1,5 @@
-"""Operands and results of the CUDA kernels for layer, group and batch norm (kernels/cuda/norm.cu).
+"""Operands and results of the CUDA kernels for layer, RMS, group and batch norm
+(kernels/cuda/norm.cu).
 
 The kernels treat an input as a dense array (samples, channels, size). Parameters and statistics
 have the dtype of the arithmetic, or are all f16 or bf16 like the input.
@@ -49,9 +50,9 @@ def launches(table: Table, x: Tensor, layout: Layout) -> Any:
 
 
 def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
-    """True if a chain records layer norm as the operators that compose it. Their results are
-    bitwise equal to those of the kernel, and they are fused with the operators before and after
-    them."""
+    """True if a chain records layer norm or RMS norm as the operators that compose it. Their
+    results are bitwise equal to those of the kernel, and they are fused with the operators before
+    and after them."""
     is_short = kernels.row_count <= _LONGEST_ROW
     return is_short and kernels.has_bits_of_parts and input._geometry.is_contiguous
 
@@ -80,7 +81,8 @@ def rows_backward(
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. sizes, of: the sizes and dtype of
     the parameters. mean: None if rows were divided by their root mean square."""
-    x, grad = calls.contiguous(input), calls.contiguous(grad_out)
+    x = calls.contiguous(input)
+    grad = calls.contiguous(cast(grad_out, input._geometry.dtype))
     given, _kept = _given(x, grad, mean, rstd, weight)
     made = None
     if mask[0]:
@@ -129,7 +131,8 @@ def channels_backward(
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. rstd: if not `train`, this operand
     has the variances."""
-    x, grad = calls.contiguous(input, form), calls.contiguous(grad_out, form)
+    x = calls.contiguous(input, form)
+    grad = calls.contiguous(cast(grad_out, input._geometry.dtype), form)
     given, _kept = _given(x, grad, mean, rstd, weight)
     is_summed = train and mask[0]
     wanted = (mask[1] or is_summed, mask[2] or is_summed)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from ..._generated import calls
 from ...core import errors
-from ...core.arguments import real
 from ...core.dtype import dtype
 from ...core.geometry import Geometry, contiguous_geometry
 from ...dispatch import tls
@@ -81,9 +80,9 @@ def rows_of(
     return found
 
 
-def launches(table: Table, rows: Rows, input: Tensor) -> Any:
-    """Return the launches of the CUDA kernels, or None if they do not compute this call. A chain
-    composes short rows of operators."""
+def kernels_outside_chains(table: Table, rows: Rows, input: Tensor) -> Any:
+    """Return the launches of the CUDA kernels, or None if they do not compute this call. In chains,
+    short rows are composed of operators."""
     kernels = norm_kernels.launches(table, input, (*rows.counts, 1, 1))
     is_fusing = tls.state.get()[0] & FUSE
     if kernels is None or is_fusing and norm_kernels.is_composed_in_chains(kernels, input):
@@ -92,13 +91,13 @@ def launches(table: Table, rows: Rows, input: Tensor) -> Any:
 
 
 def normalize(
-    kernels: Any, rows: Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Any,
+    kernels: Any, rows: Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
 ) -> None:  # fmt: skip
     """Write the normalised input, the means and the reciprocal standard deviations to `results`, by
     CUDA kernels if `kernels` is not None, otherwise by the CPU's."""
     if kernels is not None:
-        norm_kernels.rows(kernels, input, weight, bias, real("norm", "eps", eps), results)
+        norm_kernels.rows(kernels, input, weight, bias, eps, results)
         return
     params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
     by_rows(input, rows.counts, params, eps, results)

@@ -1,5 +1,5 @@
-"""Code that layer, group and batch norm share: statistics, scaling, gradients, and calls of their
-kernels.
+"""Code that layer, RMS, group and batch norm share: statistics, scaling, gradients, and calls of
+their kernels.
 
 For f16 and bf16 inputs on the CPU, the family's kernels use f32 for parameters and statistics.
 """
@@ -145,13 +145,12 @@ def allocated(like: Tensor, layouts: tuple[Geometry, Geometry]) -> Three:
 
 
 def by_rows(
-    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
+    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
 ) -> None:  # fmt: skip
     """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
     Write the normalised input, the means and the reciprocal standard deviations to `results`.
     Without means, divide rows by their root mean square."""
-    eps = real("norm", "eps", eps)
     made, *statistics = results
     found = [None if x is None else x._get_array().reshape(rows[0]) for x in statistics]
     x, out = [y._get_array().reshape(rows) for y in (input, made)]

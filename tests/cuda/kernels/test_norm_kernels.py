@@ -204,6 +204,31 @@ def test_a_chain_has_the_bits_of_the_kernel(
 
 
 @requires_emulator
+@pytest.mark.parametrize("name", ["layer", "rms", "group", "batch"])
+def test_gradients_of_f32_for_an_input_of_f16(name: str) -> None:
+    x, grad, mean, rstd = gt.randn(6, 4, 5).half(), gt.randn(6, 4, 5), gt.randn(24), gt.rand(24)
+    mask, ops = (True, True, True), gt.ops.aten
+
+    def found(device: str) -> Any:
+        g, y, m, r = (z.to(device) for z in (grad, x, mean, rstd))
+        if name == "layer":
+            rows = (6, 4, 1)
+            m, r = m.reshape(rows), r.reshape(rows)
+            return ops.native_layer_norm_backward(g, y, (5,), m, r, None, None, mask)
+        if name == "rms":
+            return ops._fused_rms_norm_backward(g, y, (5,), r.reshape(6, 4, 1), None, mask[:2])
+        if name == "group":
+            m, r = m[:12].reshape(6, 2), r[:12].reshape(6, 2)
+            return ops.native_group_norm_backward(g, y, m, r, None, 6, 4, 5, 2, mask)
+        m, r = m[:4], r[:4]
+        return ops.native_batch_norm_backward(g, y, None, None, None, m, r, True, 1e-5, mask)
+
+    for mine, theirs in zip(found("cuda"), found("cpu")):
+        assert mine.dtype is theirs.dtype
+        assert gt.allclose(mine.cpu().float(), theirs.float(), rtol=4e-3, atol=4e-2)
+
+
+@requires_emulator
 def test_statistics_of_f32_beside_f16() -> None:
     x = gt.randn(4, 8).to(float16)
     w = gt.ones(8)

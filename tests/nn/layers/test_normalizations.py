@@ -28,6 +28,10 @@ def _groups(x: Any, weight: Any, bias: Any) -> Any:
     return made * weight[:, None] + bias[:, None]
 
 
+def _rms(x: Any, weight: Any) -> Any:
+    return x / ((x * x).mean(-1, keepdim=True) + EPS).sqrt() * weight
+
+
 def _given(x: Any, weight: Any, bias: Any) -> Any:
     made = (x - _MEAN[:, None]) / (_VAR[:, None] + EPS).sqrt()
     return made * weight[:, None] + bias[:, None]
@@ -42,6 +46,9 @@ CASES: dict[str, tuple[tuple[int, ...], int, Function, Function]] = {
     ),
     "layer_norm without weights": (
         (5, 3, 4), 0, lambda x: F.layer_norm(x, (3, 4)), lambda x: _normal(x, (1, 2)),
+    ),
+    "rms_norm": ((5, 6), 6, lambda x, w, b: F.rms_norm(x, (6,), w, EPS) + b,
+        lambda x, w, b: _rms(x, w) + b,
     ),
     "group_norm": ((3, 4, 5), 4, lambda x, w, b: F.group_norm(x, 2, w, b), _groups),
     "batch_norm": (
@@ -79,3 +86,56 @@ def test_three_orders(name: str) -> None:
     for found, expected in zip(_derivatives(function, arrays), _derivatives(parts, arrays)):
         scale = 1e-12 * (1 + np.abs(expected).max())
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=scale)
+
+
+@pytest.mark.parametrize("of, of_weight", [
+    (gt.float32, gt.bfloat16), (gt.float32, gt.float64), (gt.float32, gt.int64),
+    (gt.float16, gt.bfloat16), (gt.float16, gt.float32), (gt.float64, gt.float32),
+    (gt.complex64, gt.complex64),
+], ids=str)  # fmt: skip
+def test_rms_norm_with_weights_of_another_dtype(of: Any, of_weight: Any) -> None:
+    x = gt.from_numpy(_random.standard_normal((3, 8))).to(of)
+    weight = gt.arange(1, 9).to(of_weight)
+    found = F.rms_norm(x, (8,), weight, EPS)
+    wide = x.to(gt.complex128 if of.is_complex else gt.float64)
+    wanted = _rms(wide, weight.to(wide.dtype))
+    assert found.dtype is of
+    assert gt.allclose(found.to(wide.dtype), wanted, rtol=1e-2 if of is gt.float16 else 1e-5)
+
+
+def test_the_gradient_of_reciprocal_root_mean_squares() -> None:
+    x = gt.from_numpy(_random.standard_normal((3, 8))).requires_grad_()
+    made, rstd = gt.ops.aten._fused_rms_norm(x, (8,), None, EPS)
+    found = gt.autograd.grad((made * 2).sum() + (rstd * rstd).sum(), x)[0]
+    root = 1 / ((x * x).mean(-1, keepdim=True) + EPS).sqrt()
+    wanted = gt.autograd.grad((x * root * 2).sum() + (root * root).sum(), x)[0]
+    assert gt.allclose(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "group_norm"])
+@pytest.mark.parametrize("of_weight", [gt.float16, gt.float32], ids=str)
+def test_a_batch_of_halves_is_rounded_like_single_entries(name: str, of_weight: Any) -> None:
+    def call(x: Any, w: Any) -> Any:
+        if name == "group_norm":
+            return F.group_norm(x, 2, w)
+        return getattr(F, name)(x, w.shape, w)
+
+    x = gt.from_numpy(_random.standard_normal((4, 3, 8))).half()
+    weights = gt.from_numpy(_random.standard_normal((4, 8))).to(of_weight)
+    grads = gt.from_numpy(_random.standard_normal((4, 3, 8))).half()
+
+    def gradients(x: Any, w: Any, grad: Any) -> Any:
+        return gt.func.vjp(call, x, w)[1](grad)
+
+    for dims in ((0, 0, 0), (0, None, 0), (None, 0, 0), (0, 0, None), (None, None, 0)):
+        at = [y if d == 0 else y[0] for y, d in zip((x, weights, grads), dims)]
+        if dims[:2] != (None, None):
+            found = gt.vmap(call, dims[:2])(*at[:2])
+            one = gt.stack([call(*[y[k] if d == 0 else y for y, d in zip(at, dims[:2])])
+                            for k in range(4)])  # fmt: skip
+            assert found.dtype is gt.float16 and bool((found == one).all())
+        found = gt.vmap(gradients, dims)(*at)
+        each = [gradients(*[y[k] if d == 0 else y for y, d in zip(at, dims)]) for k in range(4)]
+        for mine, theirs in zip(found, zip(*each)):
+            assert mine.dtype is theirs[0].dtype
+            assert gt.allclose(mine, gt.stack(theirs), rtol=2e-3, atol=4e-3)
