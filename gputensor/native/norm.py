@@ -73,7 +73,9 @@ def rms_norm(
 ) -> Tensor:  # fmt: skip
     op, of = "rms_norm", input._geometry.dtype
     of_weight = of if weight is None else weight._geometry.dtype
-    if not of.is_complex and (of_weight is of or of_weight is FLOAT and of in HALVES):
+    is_fused = of_weight is of or of_weight is FLOAT and of in HALVES
+    # Gradients of an empty input have PyTorch's strides if operators compute them.
+    if is_fused and not of.is_complex and input._geometry.numel:
         return calls._fused_rms_norm(input, normalized_shape, weight, eps)[0]
     if not of.is_complex:
         check_floating(op, input=input)

@@ -24,7 +24,7 @@ import pytest
 
 import gputensor as gt
 
-from .. import all_close
+from . import all_close
 
 Case = Callable[[Callable[[Any], Any]], Any]
 

@@ -14,7 +14,9 @@ from tests.harness import tier
 from .samples import Sample, all_of
 
 # Mean and deviation are results of the forward call, and not independent operands.
-CONSTANTS = ("native_layer_norm_backward", "native_group_norm_backward")
+CONSTANTS = (
+    "_fused_rms_norm_backward", "native_layer_norm_backward", "native_group_norm_backward",
+)  # fmt: skip
 # Excluded because of values: infinite values have no derivative, and single precision operands
 # cause rounding errors.
 SERVED = 250

@@ -189,6 +189,8 @@ def _with_f32(args: Any, kwargs: Any, of: Any) -> Any:
 
 
 ROWS = [
+    Row("batch_norm", [S(*s.args, False) for s in _BATCH], _batch_norm, **_KIND),
+    Row("_batch_norm_with_update", _RUNNING, dtypes=FLOATS, result=_with_reserve),
     Row(
         "_fused_rms_norm",
         [
@@ -205,8 +207,6 @@ ROWS = [
         ],
         _fused_rms_norm_backward, **_BACKWARD,
     ),
-    Row("batch_norm", [S(*s.args, False) for s in _BATCH], _batch_norm, **_KIND),
-    Row("_batch_norm_with_update", _RUNNING, dtypes=FLOATS, result=_with_reserve),
     Row(
         "group_norm", [S(T(2, 4, 2), 2, _WEIGHT, _SHIFT), S(T(2, 4, 2, 2), 1)], _group_norm, **_KIND
     ),
