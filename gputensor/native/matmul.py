@@ -57,8 +57,7 @@ def by_library(of: dtype, multiplications: int) -> bool:
 
 
 def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that replace cuBLAS in a capture, because kernels cannot be loaded during a
-    capture."""
+    """Load the kernels that replace cuBLAS in captures. A capture cannot load kernels itself."""
     for of in _sent:
         for op in ("mm", "addmm"):
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
@@ -70,8 +69,7 @@ def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
 
 
 def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this
-    function."""
+    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this."""
     if beta == 0 and alpha == 1:
         multiply(of, out, a, b)
         return

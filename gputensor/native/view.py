@@ -160,8 +160,7 @@ def _learn_copy(
 
 
 def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the table of the operator that `reshape` calls for a view, and the operator's
-    arguments."""
+    """Return the table and the arguments of the operator that `reshape` calls for a view."""
     if shape.is_contiguous:
         return operators.view.table, (sizes,)
     return operators._reshape_alias.table, (sizes, strides)

@@ -194,8 +194,7 @@ class Module(Hooks):
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Yield this module and all submodules, each once, with their names relative to this
-        module."""
+        """Yield this module and all submodules, each once, with names relative to this module."""
         seen = set() if memo is None else memo
         if remove_duplicate and self in seen:
             return
@@ -248,8 +247,7 @@ class Module(Hooks):
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """Return the module at a path such as `layers.0`. Raises: AttributeError if there is
-        none."""
+        """Return the module at a path like `layers.0`. Raises: AttributeError if it is missing."""
         module: Module = self
         for name in target.split(".") if target else []:
             module = getattr(module, name)
@@ -442,8 +440,7 @@ class Module(Hooks):
         )  # fmt: skip
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, tensor) for the parameters and persistent buffers of this module without its
-        submodules."""
+        """Yield (name, tensor) for this module's own parameters and persistent buffers."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value

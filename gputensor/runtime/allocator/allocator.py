@@ -91,8 +91,7 @@ class Allocator:
             return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """After the block is dropped, delay its reuse until `stream` has finished its current
-        work."""
+        """Delay the reuse of the dropped block until `stream` has finished its current work."""
         block = memory.block
         if block is None:
             return
@@ -112,8 +111,7 @@ class Allocator:
         return Memory.at(ptr, nbytes, self.device_index, block)
 
     def empty_cache(self) -> None:
-        """Wait until the device is idle, then return all segments without tensors to the
-        backend."""
+        """Wait for the device, then return all segments without tensors to the backend."""
         if not (self._held_bytes or self._returned or self._waiting):
             return  # The device is unused. A wait would initialise it.
         if capture.capturing:
@@ -216,8 +214,7 @@ class Allocator:
     # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """Free a block in a finaliser, if the allocator keeps no blocks. The counters are updated
-        later."""
+        """Free a block in a finaliser, if no blocks are kept. Counters are updated later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -338,8 +335,7 @@ class Allocator:
             return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return a bin whose last block is free and fits the request, or None if memory has run
-        out."""
+        """Return a bin whose last block is free and fits, or None if memory has run out."""
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
         if self._is_changing or not keeps:
