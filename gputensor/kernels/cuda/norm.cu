@@ -265,15 +265,17 @@ template <class acc> struct squares_of {
   }
 };
 
-// Sums of the gradient, and of the gradient times the normalised element.
-template <class scalar, class acc> struct products_of {
+// Sums of the gradient, and of the gradient times the normalised element. HAS_MEAN: a mean was
+// subtracted from the element.
+template <class scalar, class acc, bool HAS_MEAN> struct products_of {
   const norm_params<acc>& p;
   u32 own;
   acc mean, rstd, total, product;
   template <int N> DEVICE void operator()(u32 sample, const acc (&x)[2][N]) {
     if (p.sample_stats) {
-      mean = mean_of<scalar>(p, sample * p.sample_stats + own);
-      rstd = rstd_of<scalar>(p, sample * p.sample_stats + own);
+      const u32 at = sample * p.sample_stats + own;
+      if (HAS_MEAN) mean = number_at<scalar, acc>(p.mean, at, p.narrow_stats);
+      rstd = rstd_of<scalar>(p, at);
     }
 #pragma unroll
     for (int e = 0; e < N; ++e) {
@@ -448,11 +450,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_gradients(const norm_
   char* const operands[2] = {p.x, p.grad};
   const auto sum_of = [](acc_t a, acc_t b) { return a + b; };
   const u32 own = at.channel / p.per_row;
-  products_of<scalar_t, acc_t> found = {
-      p, own, mean_of<scalar_t>(p, own), rstd_of<scalar_t>(p, own), 0, 0};
-  at.each<scalar_t>(p, operands, found);
-  const acc_t total = across_block(found.total, at.lane, at.lanes, at.apart, shared, sum_of);
-  const acc_t product = across_block(found.product, at.lane, at.lanes, at.apart, shared, sum_of);
+  acc_t total, product;
+  const acc_t mean = mean_of<scalar_t>(p, own), rstd = rstd_of<scalar_t>(p, own);
+  if (p.mean) {
+    products_of<scalar_t, acc_t, true> found = {p, own, mean, rstd, 0, 0};
+    at.each<scalar_t>(p, operands, found);
+    total = found.total, product = found.product;
+  } else {
+    products_of<scalar_t, acc_t, false> found = {p, own, mean, rstd, 0, 0};
+    at.each<scalar_t>(p, operands, found);
+    total = found.total, product = found.product;
+  }
+  total = across_block(total, at.lane, at.lanes, at.apart, shared, sum_of);
+  product = across_block(product, at.lane, at.lanes, at.apart, shared, sum_of);
   if (at.lane || !at.is_there) return;
   if (p.segments == 1) {
     finish_gradients(p, at.channel, total, product);
