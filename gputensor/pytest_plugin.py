@@ -72,9 +72,14 @@ def pytest_load_initial_conftests(args: list[str]) -> None:
 
 
 def _names_checks(value: str = "") -> bool:
-    from gputensor.runtime.emulator.settings import CHECKS, WRITES
+    from gputensor.core.errors import GpuTensorError
+    from gputensor.runtime.emulator.settings import parse_checks
 
-    return {"all", "0", "1", WRITES, *CHECKS}.issuperset(value.split(","))
+    try:
+        parse_checks(value)
+    except GpuTensorError:
+        return False
+    return bool(value)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -58,6 +58,7 @@ def native_layer_norm_backward(
     key_set: int, grad_out: Tensor, input: Tensor, normalized_shape: Any, mean: Tensor,
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
+    check_mask("native_layer_norm_backward", output_mask)
     return norm_rows.backward(
         "native_layer_norm_backward", operators.native_layer_norm_backward.table, grad_out, input,
         normalized_shape, mean, rstd, weight, bias, output_mask,
@@ -81,14 +82,16 @@ def rms_norm(
         check_floating(op, input=input)
     wanted = norm_rows.check_normalized(op, input, normalized_shape)
     arguments.check_sizes(op, wanted, weight=weight)
-    eps, x = rms_eps(input) if eps is None else real(op, "eps", eps), wide(input)
-    by = norm_rows.root_mean_square(x, tuple(range(-len(wanted), 0)), eps)
+    x, dims = wide(input), tuple(range(-len(wanted), 0))
+    by = norm_rows.root_mean_square(x, dims, rms_eps(input, eps))
     return cast(affine(calls.mul_Tensor(x, by), weight, None), of)
 
 
-def rms_eps(x: Tensor) -> float:
-    """Return the default eps: the spacing at 1 of the numbers in which x is computed."""
-    return float(np.finfo(compute_dtype(x).to_real.np).eps)
+def rms_eps(x: Tensor, eps: float | None = None) -> float:
+    """Return eps, or by default the spacing at 1 of the numbers in which x is computed."""
+    if eps is None:
+        return float(np.finfo(compute_dtype(x).to_real.np).eps)
+    return real("rms_norm", "eps", eps)
 
 
 def _fused_rms_norm(
@@ -96,7 +99,7 @@ def _fused_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     op, table = "rms_norm", operators._fused_rms_norm.table
     rows = norm_rows.rows_of(op, table, input, normalized_shape, weight, of=compute_dtype(input))
-    eps = rms_eps(input) if eps is None else real(op, "eps", eps)
+    eps = rms_eps(input, eps)
     kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
         made, rstd = [allocate(layout, input._device) for layout in rows.layouts]

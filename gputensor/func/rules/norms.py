@@ -67,7 +67,7 @@ def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def rms_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule of RMS norm's gradients: like that of layer_norm's."""
+    """The batch rule of RMS norm's gradients. It computes them like `layer_norm_backward`."""
     grad, x, normal, rstd, weight, mask = args
 
     def of_input(grad: Any, x: Any, weight: Any, *found: Any) -> Any:
@@ -81,8 +81,8 @@ def _gradients(
     level: Any, of_input: Callable[..., Any], grad: Any, x: Any, normal: Any, mean: Any, rstd: Any,
     weight: Any, bias: Any, mask: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the requested gradients of input, weight and bias. of_input: computes the first one by
-    the operator. mean: None for RMS norm."""
+    """Return the requested gradients of input, weight and bias. of_input: a function that computes
+    the gradient of the input by the operator. mean: None for RMS norm."""
     of, found = x._geometry.dtype, [s for s in (mean, rstd) if s is not None]
     of_weights = of_statistics(x, weight, bias)
     outer = tuple(range(x._geometry.ndim - len(normal)))

@@ -65,7 +65,7 @@ def rows(
     results: tuple[Tensor, Tensor | None, Tensor],
 ) -> None:  # fmt: skip
     """Write the normalised input, the means and the reciprocal standard deviations to `results`.
-    Without means, divide rows by their root mean square. kernels: from `launches`."""
+    If the means are None, divide rows by their root mean square. kernels: from `launches`."""
     x, (made, mean, rstd) = calls.contiguous(input), results
     numbers, is_narrow = _numbers(x, weight, bias)
     kernels.normalize_rows(

@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor
 from .. import arguments
 from . import norm_kernels
 from .normalizing import (
-    Gradients, affine, by_rows, check_mask, composed_gradients, compute_dtype, dense_numbers,
+    Gradients, affine, by_rows, composed_gradients, compute_dtype, dense_numbers,
     empty_result, in_format, input_gradient, is_for_kernels, kernel_gradients, of_statistics,
 )  # fmt: skip
 from .precision import check_floating, wide
@@ -82,7 +82,7 @@ def rows_of(
 
 def kernels_outside_chains(table: Table, rows: Rows, input: Tensor) -> Any:
     """Return the launches of the CUDA kernels, or None if they do not compute this call. In chains,
-    short rows are composed of operators."""
+    operators compute short rows instead."""
     kernels = norm_kernels.launches(table, input, (*rows.counts, 1, 1))
     is_fusing = tls.state.get()[0] & FUSE
     if kernels is None or is_fusing and norm_kernels.is_composed_in_chains(kernels, input):
@@ -111,7 +111,6 @@ def backward(
     check_floating(
         op, input=input, weight=weight, bias=bias, grad_out=grad_out, mean=mean, rstd=rstd
     )  # fmt: skip
-    check_mask(op, mask)
     wanted = check_normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
     arguments.check_sizes(op, wanted, weight=weight, bias=bias)

@@ -150,7 +150,7 @@ def by_rows(
 ) -> None:  # fmt: skip
     """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
     Write the normalised input, the means and the reciprocal standard deviations to `results`.
-    Without means, divide rows by their root mean square."""
+    If the means are None, divide rows by their root mean square."""
     made, *statistics = results
     found = [None if x is None else x._get_array().reshape(rows[0]) for x in statistics]
     x, out = [y._get_array().reshape(rows) for y in (input, made)]
