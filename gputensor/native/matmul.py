@@ -151,11 +151,12 @@ def product_into(op: str, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
-    """Return True if the loop `mm` is faster than a direct call of BLAS."""
-    k, n = mat2.sizes
-    found: bool = stub.cpu("matmul").by_columns(out.sizes[0], n, k, mat2.strides == (1, k))
-    return found and out.dtype is float32
+def _calls_blas(out: Geometry, mat2: Geometry) -> bool:
+    """Return True if a direct call of BLAS computes the product; False if the loop `mm` may use
+    threads."""
+    k, n = mat2.sizes[-2:]
+    is_large = out.ndim == 2 and stub.cpu("matmul").uses_threads(out.sizes[0], n, k)
+    return out.dtype in _BLAS and out.nbytes > 0 and mat2.numel > 0 and not is_large
 
 
 class _CpuEntry:
@@ -168,10 +169,7 @@ class _CpuEntry:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
         # True if NumPy allocates the result of BLAS, which is row-major. Large results are
         # allocated by gputensor, so that they are aligned.
-        self.numpy_allocates = (
-            geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
-            and not _is_by_columns(geometry, mat2)
-        )  # fmt: skip
+        self.numpy_allocates = geometry.in_numpy and _calls_blas(geometry, mat2)
         loops = stub.cpu("matmul")
         self.loop = loops.dot if self.numpy_allocates else loops.mm
 
@@ -406,8 +404,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     loops = stub.cpu("matmul")
-    is_plain = mat2._geometry.numel and beta is _ONE and alpha is _ONE
-    if shape.dtype in _BLAS and is_plain and not _is_by_columns(shape, mat2._geometry):
+    if beta is _ONE and alpha is _ONE and _calls_blas(shape, mat2._geometry):
         return short.made_of(loops.added, shape)
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     return short.made_by(lambda x, a, b, out: loops.addmm(x, a, b, beta, alpha, out), shape)

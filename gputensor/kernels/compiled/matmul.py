@@ -1,8 +1,11 @@
-"""Matrix products by the compiled library: of batches, of matrices with few rows, and of bf16.
+"""Matrix products by the compiled library: of large matrices, of batches, and of bf16.
 
-In a batch, each thread computes one product at a time. For few rows, BLAS computes the transposed
-product. Products of bf16 use the CPU's bf16 instructions. The functions have the arguments and
-results of `kernels/cpu/matmul.py`, to which they pass all other products.
+Each thread of the library computes products of a batch, or blocks of a large result, with BLAS in
+one thread. BLAS's own threads wait for each other in a loop: beside two busy processes on two CPUs,
+a product of two matrices (512, 512) took 18 ms with them and 2.3 ms with the library's threads.
+They also end the process if memory is short. For few rows, BLAS computes the transposed product.
+Products of bf16 use the CPU's bf16 instructions. The functions have the arguments and results of
+`kernels/cpu/matmul.py`, to which they pass all other products.
 """
 
 from __future__ import annotations
@@ -11,29 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime import blas, cpu
+from ...runtime import blas
 from ..cpu import matmul as numpys
 from . import copy, library
 
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Below this number of multiplications per matrix, the library's own loops are faster than BLAS.
 _SMALL = 1 << 15
+# Above this number, OpenBLAS would use its own threads.
+_LARGE = 1 << 18
 # From this number of multiplications on, NumPy calls BLAS's matrix-vector function for a matrix
 # with one row or column.
 _LONG = 1 << 12
-# The transposed product is faster under three conditions: there are at most _FEW_ROWS rows, there
-# are at least _MANY_PRODUCTS multiplications, and the second operand is column-major, like the
-# weights of a linear layer. BLAS then packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us
-# instead of 207 us, with OpenBLAS on AVX-512 in one thread.
-_FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18
 # From this number of rows on, packing the bf16 second operand costs less than casting it to f32.
 _ROWS_OF_PAIRS = 4
 
 
-def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Return True if `mm` computes the product of f32 matrices (m, k) and (k, n) as a transposed
-    product. is_column_major: the layout of the (k, n) matrix."""
-    return is_column_major and 1 < m <= _FEW_ROWS and m * n * k >= _MANY_PRODUCTS and n > _FEW_ROWS
+def uses_threads(m: int, n: int, k: int) -> bool:
+    """Return True if `mm` may divide the product of matrices (m, k) and (k, n) among threads."""
+    return m > 1 and n > 1 and m * n * k >= _LARGE
 
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -42,14 +41,7 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
         if not _pairs(a, b, out):
             copy.copy(out, product_of_halves(a, b, np.empty(out.shape, np.float32)))
         return out
-    if out.ndim == 3 and out.dtype.char in _TYPES and _product(a, b, out):
-        return out
-    if out.ndim == 2 and out.dtype.char == "f" and out.flags.c_contiguous:
-        k, n = b.shape
-        if by_columns(len(a), n, k, b.flags.f_contiguous):
-            copy.copy(out, numpys.dot(b.T, a.T).T)
-            return out
-    return numpys.mm(a, b, out)
+    return out if _product(a, b, out) else numpys.mm(a, b, out)
 
 
 def addmm(
@@ -57,6 +49,8 @@ def addmm(
 ) -> np.ndarray:
     """Write beta * self + alpha * (a @ b) to `out` and return `out`, which may be `self`."""
     if not _is_half(out):
+        if beta == 1 and alpha == 1 and _product(a, b, out, self):
+            return out
         return numpys.addmm(self, a, b, beta, alpha, out, mm)
     added = _widened(self) if beta != 0 else self
     wide = np.empty(out.shape, np.float32)
@@ -93,22 +87,51 @@ def _pairs(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
     return bool(run(*[x if x.ndim == 3 else x[None] for x in (a, b, out)]) == 0)
 
 
-def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
-    """Write the product to `out`. Return False if the library declines."""
-    if out.strides[2] != out.itemsize and out.shape[2] != 1:
-        if out.strides[1] != out.itemsize:
+def _product(
+    a: np.ndarray, b: np.ndarray, out: np.ndarray, added: np.ndarray | None = None
+) -> bool:
+    """Write the product, plus `added` if given, to `out`. Return False if the library declines."""
+    m, n = out.shape[-2:]
+    k = a.shape[-1]
+    products = m * n * k
+    if out.dtype.char not in _TYPES or (out.ndim == 2 and not uses_threads(m, n, k)):
+        return False
+    if min(m, n) == 1 and products > _LONG:
+        return False
+    if added is not None and (products <= _SMALL or added.dtype != out.dtype):
+        return False
+    if out.strides[-1] != out.itemsize and n != 1:
+        if out.strides[-2] != out.itemsize or (added is not None and added.ndim != out.ndim):
             return False
-        a, b, out = b.swapaxes(1, 2), a.swapaxes(1, 2), out.swapaxes(1, 2)
+        a, b, out = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
+        added = None if added is None else added.swapaxes(-1, -2)
     letter, dtype = _TYPES[out.dtype.char]
-    run = library.function("matmul", f"bmm {dtype}")
-    count, m, n = out.shape
-    products = m * n * a.shape[2]
-    if run is None or (min(m, n) == 1 and products > _LONG):
+    run = library.function("matmul", f"mm {dtype}")
+    if run is None:
         return False
     if products <= _SMALL and out.dtype.kind == "f":
         return not run(0, 0, a, b, out)
     gemm = blas.gemm(letter)
-    if gemm is None or (count < cpu.get_num_threads() and max(m, n, a.shape[2]) > blas.SMALL):
+    if gemm is None:
         return False
+    if out.ndim == 2:
+        if _is_symmetric(a, b):
+            return False
+        a, b = _lines(a), _lines(b)
     with blas.one_thread():
-        return not run(*gemm, a, b, out)
+        return not run(*gemm, a, b, out, *(() if added is None else (added,)))
+
+
+def _is_symmetric(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return True if `b` is the transpose of `a`. NumPy computes only half of this product."""
+    return (
+        a.strides == b.strides[::-1] and a.shape == b.shape[::-1]
+        and a.__array_interface__["data"] == b.__array_interface__["data"]
+    )  # fmt: skip
+
+
+def _lines(x: np.ndarray) -> np.ndarray:
+    """Return a matrix with dense rows or columns as it is, and a dense copy of another one."""
+    if x.flags.forc or (x.itemsize in x.strides and min(x.strides) > 0):
+        return x
+    return copy.contiguous(x)

@@ -20,9 +20,9 @@ _BLAS = frozenset("fdFD")
 dot = np.ndarray.dot
 
 
-def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Return True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n): never, if there
-    are no compiled loops. is_column_major: the layout of the (k, n) matrix."""
+def uses_threads(m: int, n: int, k: int) -> bool:
+    """Return True if `mm` may divide the product of matrices (m, k) and (k, n) among threads:
+    never, if there are no compiled loops."""
     return False
 
 

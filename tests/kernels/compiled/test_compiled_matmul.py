@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,63 @@ def test_products_of_all_layouts(drawn: Any) -> None:
     assert float(np.abs(out.astype(wide) - exact).max(initial=0)) <= 4 * bound
 
 
+@pytest.mark.parametrize("char", [*"fdFD"])
+@pytest.mark.parametrize("sizes", [(200, 130, 90), (64, 70, 300), (3, 2000, 100), (129, 9, 257)])
+def test_products_in_blocks(char: str, sizes: tuple[int, int, int]) -> None:
+    """Large products are divided among threads, with or without an operand that is added."""
+    from gputensor.kernels.compiled import matmul
+
+    m, k, n = sizes
+    assert matmul.uses_threads(m, n, k)
+    random = np.random.default_rng(0)
+    for of_a, of_b, of_out in itertools.product(("rows", "columns", "steps"), LAYOUTS, OUT[:3]):
+        a = laid_out((1, m, k), char, of_a, random)[0]
+        b = laid_out((1, k, n), char, of_b, random)[0]
+        exact = a.astype("D") @ b.astype("D")
+        bound = 16 * float(np.finfo(char).eps) * k**0.5 * float(np.abs(exact).max())
+        for threads in (1, 2, 3, 8):
+            gt.set_num_threads(threads)
+            out = laid_out((1, m, n), char, of_out, random)[0]
+            assert matmul.mm(a, b, out) is out and np.abs(out - exact).max() <= bound
+            for shape in ((n,), (1, n), (m, 1), (m, n), ()):
+                added = np.asarray(numbers(shape, char, random))
+                assert matmul.addmm(added, a, b, 1, 1, out) is out
+                assert np.abs(out - exact - added).max() <= bound
+            before = out.copy()
+            matmul.addmm(out, a, b, 1, 1, out)
+            assert np.abs(out - exact - before).max() <= 2 * bound
+
+
+def test_few_batches_are_divided_among_threads() -> None:
+    from gputensor.kernels.compiled import matmul
+
+    random = np.random.default_rng(0)
+    for m, k, n in ((150, 600, 140), (40, 600, 300)):
+        a, b = numbers((3, m, k), "f", random), numbers((3, n, k), "f", random).swapaxes(1, 2)
+        exact = a.astype("d") @ b.astype("d")
+        for threads in (1, 2, 5):
+            gt.set_num_threads(threads)
+            out, added = np.empty((3, m, n), np.float32), numbers((3, 1, n), "f", random)
+            assert np.abs(matmul.mm(a, b, out) - exact).max() < 1e-3
+            assert np.abs(matmul.addmm(added, a, b, 1, 1, out) - exact - added).max() < 1e-3
+
+
+def test_products_from_many_threads_at_once() -> None:
+    """Only one call at a time has the library's threads; the others compute alone."""
+    x, y = gt.randn(200, 300), gt.randn(300, 250)
+    exact, failed = x.double() @ y.double(), []
+
+    def work() -> None:
+        failed.extend([1 for _ in range(30) if (x @ y - exact).abs().max() > 1e-3])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
 def test_numbers_that_are_not_finite() -> None:
     a = gt.tensor([[[1.0, float("inf")], [0.0, float("nan")]]])
     found = gt.bmm(a, gt.tensor([[[1.0, 2.0], [0.0, 1.0]]])).tolist()
@@ -130,9 +189,6 @@ def test_added_products() -> None:
 def test_few_rows_by_the_weights_of_a_layer(rows: int) -> None:
     """Products are computed by columns. Each call is repeated, so that it also takes its short
     cut."""
-    from gputensor.kernels.compiled import matmul
-
-    assert matmul.by_columns(rows, 450, 310, True)
     gt.manual_seed(0)
     x, w, shift = gt.randn(2 * rows, 310)[::2], gt.randn(450, 310), gt.randn(450)
     exact, out = x.double() @ w.double().t(), gt.empty(rows, 450)

@@ -371,9 +371,9 @@ void run_others() {
       memmove(x.shape + 1, x.shape, 2 * sizeof(i64)), memmove(x.stride + 1, x.stride, 16);
       x.ndim = 3, x.shape[0] = 4, x.stride[0] = x.shape[1] * x.stride[1];
     }
-    snprintf(name, sizeof name, "bmm %s", SHORT[of]);
+    snprintf(name, sizeof name, "mm %s", SHORT[of]);
     call("matmul", name, {{given[0], given[1], given[2]}, {0, 0}, {}, 3, 2, 0});
-    out.write("matmul", "bmm");
+    out.write("matmul", "mm");
   }
   for (int of : {u8, f16, f32, f64, c128}) {
     Memory x(R * C, of), out(R * C, of);

@@ -2,7 +2,9 @@
 //
 // Order    a thread first runs the units of its own part, then units left by other threads. A part
 //          is contiguous in memory and may still be in the thread's cache from the previous call.
-// Idle     a helper sleeps in a semaphore and holds no lock.
+// Idle     a helper holds no lock. It checks for another call for 100 us, because most calls follow
+//          each other closely and waking a thread takes 20 to 60 us. Between checks it lets other
+//          threads of its CPU run. Then it sleeps in a semaphore.
 // Fork     a forked child has no helpers until it starts its own.
 // Signals  helpers block all signals, so that the interpreter's threads receive them.
 //
@@ -14,7 +16,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 
 namespace engine {
@@ -22,8 +26,9 @@ namespace {
 
 using abi::i64;
 
-// number of threads; checks for a helper that is about to end
+// number of threads; checks for a helper that is about to end; how long a helper stays awake
 constexpr int MOST = 256, SPINS = 2000;
+constexpr i64 AWAKE_NS = 100'000;
 
 struct alignas(64) Part {
   std::atomic<i64> next;
@@ -38,7 +43,7 @@ struct Work {
   Part parts[MOST];
 };
 
-enum State { ASLEEP, ASKED, CALLED_OFF, AT_WORK };
+enum State { ASLEEP, AWAKE, ASKED, CALLED_OFF, AT_WORK };
 
 struct alignas(64) Helper {
   std::atomic<int> state;
@@ -65,19 +70,32 @@ void take(int own) {
   }
 }
 
+i64 now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000ll + time.tv_nsec;
+}
+
+// Return true if a call has asked this helper to work; false if the helper is now asleep.
+bool is_asked(Helper& me) {
+  for (const i64 end = now() + AWAKE_NS;;) {
+    int state = me.state;
+    if (state == ASKED && me.state.compare_exchange_strong(state, AT_WORK)) return true;
+    if (state == CALLED_OFF) me.state.compare_exchange_strong(state, AWAKE);
+    state = AWAKE;
+    if (now() > end && me.state.compare_exchange_strong(state, ASLEEP)) return false;
+    sched_yield();
+  }
+}
+
 void* help(void* given) {
   Helper& me = *(Helper*)given;
   for (;;) {
     wait(&me.asked);
-    for (int state = me.state; state != ASLEEP; state = me.state) {
-      if (state == CALLED_OFF) {
-        if (me.state.compare_exchange_strong(state, ASLEEP)) break;
-      } else if (me.state.compare_exchange_strong(state, AT_WORK)) {
-        take(1 + int(&me - helpers));
-        me.state = ASLEEP;
-        sem_post(&me.ended);
-        break;
-      }
+    while (is_asked(me)) {
+      take(1 + int(&me - helpers));
+      me.state = AWAKE;
+      sem_post(&me.ended);
     }
   }
 }
@@ -131,7 +149,7 @@ void share(abi::Body body, void* context, i64 units, i64 step) {
     work.parts[n].next = pieces * n / count;
     work.parts[n].end = pieces * (n + 1) / count;
   }
-  for (i64 n = 0; n < count - 1; n++)  // a cancelled helper is about to check again
+  for (i64 n = 0; n < count - 1; n++)  // other helpers check again by themselves
     if (helpers[n].state.exchange(ASKED) == ASLEEP) sem_post(&helpers[n].asked);
   take(0);
   for (i64 n = 0; n < count - 1; n++) end(helpers[n]);

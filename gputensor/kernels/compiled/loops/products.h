@@ -119,17 +119,18 @@ template <class T, class I>
 using Gemm = void(char* trans_a, char* trans_b, I* m, I* n, I* k, T* alpha, T* a, I* lda, T* b,
                   I* ldb, T* beta, T* c, I* ldc);
 
-// out (m, n) = a (m, k) @ b (k, n), rows of out dense; rows or columns of a and b are dense.
+// out (m, n) = a (m, k) @ b (k, n), rows of out dense; rows or columns of a and b are dense. If
+// `adds`, the product is added to out.
 template <class T> struct BlasProduct {
   void* address;
   bool has_wide_integers;
 
-  void operator()(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n,
-                  i64 k) const {
+  void operator()(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k,
+                  bool adds = false) const {
     if (has_wide_integers) {
-      call<i64>(a, b, out, out_row, m, n, k);
+      call<i64>(a, b, out, out_row, m, n, k, adds);
     } else {
-      call<i32>(a, b, out, out_row, m, n, k);
+      call<i32>(a, b, out, out_row, m, n, k, adds);
     }
   }
 
@@ -137,17 +138,19 @@ template <class T> struct BlasProduct {
   // BLAS is column-major. Dense rows are the columns of the transpose, so it computes out^T = b^T @
   // a^T.
   template <class I>
-  void call(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k) const {
+  void call(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k,
+            bool adds) const {
     const BlasCall call;
-    T one = {}, zero = {};
+    T one = {}, beta = {};
     *(part<T>*)&one = 1;
+    *(part<T>*)&beta = adds;
     const bool is_a_turned = a.column != 1 && k != 1, is_b_turned = b.column != 1 && n != 1;
     char trans_a = is_a_turned ? 'T' : 'N', trans_b = is_b_turned ? 'T' : 'N';
     I high = (I)m, wide = (I)n, inner = (I)k, ldc = (I)out_row;
     I lda = (I)larger(is_a_turned ? a.column : a.row, is_a_turned ? m : k);
     I ldb = (I)larger(is_b_turned ? b.column : b.row, is_b_turned ? k : n);
     ((Gemm<T, I>*)address)(&trans_b, &trans_a, &wide, &high, &inner, &one, (T*)b.data, &ldb,
-                           (T*)a.data, &lda, &zero, out, &ldc);
+                           (T*)a.data, &lda, &beta, out, &ldc);
   }
 };
 
