@@ -113,14 +113,14 @@ _inside = threading.local()
 
 def get_num_threads() -> int:
     """Return the number of threads that a kernel may use: `GPUTENSOR_NUM_THREADS`, or the number of
-    the process's CPUs."""
+    CPUs that the process may use."""
     global _num_threads
     if not _num_threads:
         given = os.environ.get("GPUTENSOR_NUM_THREADS")
         if given is None:
-            _num_threads = os.cpu_count() or 1
-            if hasattr(os, "sched_getaffinity"):
-                _num_threads = len(os.sched_getaffinity(0))
+            from . import cpu_count
+
+            _num_threads = cpu_count.available()
         elif given.isdecimal() and int(given):
             _num_threads = int(given)
         else:
