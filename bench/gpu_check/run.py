@@ -6,6 +6,7 @@ every few seconds, so that they are complete whenever this process is killed.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import tarfile
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -134,16 +136,27 @@ class Run:
             page = verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated)
         except Exception as error:  # an error in the table must not lose the other results
             page = f"No table: {type(error).__name__}: {error}\n"
-        try:
+        packed = b""
+        with _reported():
             packed, found["left_out"] = archive(self.work)
-            text = json.dumps(found, indent=1) + "\n"
-            for place in (self.work, self.out):
+        text = json.dumps(found, indent=1) + "\n"
+        for place in (self.out, self.work):
+            with _reported():
                 files.write_text(place / f"{stem}.json", text)
+            with _reported():
                 files.write_text(place / f"{stem}.md", page)
-            with files.whole(self.out / f"{stem}.tar.gz") as file:
+        if packed:
+            with _reported(), files.whole(self.out / f"{stem}.tar.gz") as file:
                 file.write(packed)
-        except OSError as error:
-            print(f"gpu_check: {error}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """Report an error of the file system instead of raising it."""
+    try:
+        yield
+    except OSError as error:
+        print(f"gpu_check: {error}", file=sys.stderr, flush=True)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -203,6 +203,14 @@ def test_a_step_that_fails_hangs_or_dies_costs_only_itself(tmp_path, monkeypatch
     assert "| fails | exit 0 | – | **failed** (exit 3) |" in table and "| skipped |" in table
 
 
+def test_a_file_that_cannot_be_written_costs_no_other(tmp_path: Path) -> None:
+    (tmp_path / "work" / "gpu_check-correct.json").mkdir(parents=True)
+    (tmp_path / "work" / "gpu_check-correct.md").mkdir()
+    status, found, page = ran(tmp_path, Step("one", 5, python("print('done')")))
+    assert status == 0 and found["status"] == "done" and "one" in page
+    assert (tmp_path / "out" / "gpu_check-correct.tar.gz").exists()
+
+
 def test_what_a_step_started_ends_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GRACE_S", 0.5)
     child = "[sys.executable, '-c', 'import time; time.sleep(60)']"

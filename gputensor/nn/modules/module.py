@@ -23,7 +23,7 @@ from .state import IncompatibleKeys, joined, load_own, load_state, save_own, sav
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
 # Attributes of a Module that contain registered values -> the class of these values.
-_KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
+_KINDS = ("_parameters", "_modules", "_buffers")
 
 
 class Module(Hooks):
