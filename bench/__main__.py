@@ -235,7 +235,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
 
 def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
     """Return the numbers of the cases that no existing record contains, or None if there is no
-    record. None stands for all cases."""
+    record. None selects all cases."""
     there = [records.read(Path(path)) for path in paths if Path(path).exists()]
     done = {case["number"] for data in there for case in data["cases"]}
     done.update(number for data in there for number in data.get("refused", ()))
@@ -252,7 +252,7 @@ def _completed(
     that the run imported, and the unmet conditions for publication."""
     made = around | {
         "versions": around["versions"] | peers.versions()
-    }  # some modules are imported only when needed
+    }  # the run may have imported further libraries
     if "gpu" in made:
         made["gpu"] = made["gpu"] | {"carried_cubins": carried.used()}
     lacking = []
@@ -299,7 +299,7 @@ def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
     print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)
-    except (ImportError, OSError) as error:  # no matplotlib, or no folder for its font cache
+    except (ImportError, OSError) as error:  # matplotlib is missing, or cannot write its font cache
         print(f"no plots: {error}", file=sys.stderr)
         return
     for path in paths:

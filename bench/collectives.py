@@ -1,4 +1,4 @@
-"""`mpiexec -n 2 python -m bench.collectives`: compares our collectives with mpi4py's.
+"""`mpiexec -n 2 python -m bench.collectives`: times our collectives and mpi4py's.
 
 Both run alternately in the same processes, with the same MPI and memory. The program prints
 mpi4py's time divided by ours, from the best of many rounds on rank 0.
@@ -19,7 +19,7 @@ SIZES = [("4 B", 1, 300), ("64 KiB", 1 << 14, 20), ("1 MiB", 1 << 18, 4), ("16 M
 
 
 def best(mpi: Any, sides: list[Callable[[], Any]], calls: int) -> list[float]:
-    """Return the seconds of one call for each callable in `sides`: the least of all rounds."""
+    """Return the seconds of one call of each callable in `sides`, in the fastest round."""
     found = [float("inf")] * len(sides)
     for _ in range(ROUNDS):
         for n, side in enumerate(sides):

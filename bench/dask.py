@@ -1,5 +1,5 @@
-"""`python -m bench run dask`: Dask programs on chunks of tensors, compared with chunks of NumPy
-arrays.
+"""`python -m bench run dask`: Dask programs on chunks that are tensors, compared with the same
+programs on chunks that are NumPy arrays.
 
 Each program has 64 chunks, which are made before the measurement, and runs on Dask's threads. Both
 graphs are built once and computed alternately in one process. As in real programs, most of the time

@@ -1,5 +1,5 @@
-"""Time of the CUDA emulator: a launch, a thread with and without barriers, a compilation after an
-edit.
+"""Times of the CUDA emulator: for a launch, for a thread with and without barriers, and for a
+compilation after an edit.
 
 The peer is numba's simulator, if installed. It runs kernels written in Python, with one
 operating-system thread for each CUDA thread. The results of both are compared first. All code runs
@@ -252,8 +252,8 @@ def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
 
 
 def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
-    """Return calls of kernels with these access checks. The kernels are new, because a kernel keeps
-    the checks of its first launch."""
+    """Return a dict from the name of a kernel to a call with the access checks `checks`. New
+    kernels are made, because a kernel keeps the checks of its first launch."""
     with gt.cuda.emulator_settings(sanitize=checks):
         sides = {name: side for name, side in _ours(inputs)[0].items() if name != "nothing"}
         n = DENSE_SIZE

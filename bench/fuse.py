@@ -26,10 +26,11 @@ from .measurement.places import WrongResult
 
 NAME = "fuse"
 ELEMENTS = 4 << 20
-# Peer -> lower bound of our speed divided by the peer's speed, as a geometric mean over the chains.
+# Maps a peer to the lower bound of our speed / the peer's speed, as a geometric mean over the
+# chains.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
-# The same bounds for operands with 1/64 of the elements. There the overhead of a call takes as long
-# as its computation.
+# The same bounds for operands with 1/64 of the elements. For these operands, the overhead of a call
+# takes as long as the computation.
 OF_SMALL = {"eager": 2.5, "torch.compile": 1.0}
 
 Function = Callable[..., Any]
@@ -37,8 +38,9 @@ Function = Callable[..., Any]
 
 # --- the chains -----------------------------------------------------------------------------------
 
-# The chains below use the module `m`, and functions for operations that NumPy spells differently.
-# `_written_for` replaces these globals, so that a chain runs with another library.
+# The chains below use the module `m` and, for operations that have other names in NumPy, the
+# functions defined here. To run a chain with another library, `_written_for` replaces these
+# globals.
 m: Any = gt
 
 
@@ -187,7 +189,7 @@ COLUMNS = 2048
 
 
 def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Return library -> a call of the function on x and y."""
+    """Return a dict from library to a call of the function on x and y."""
     a, b = (gt.from_numpy(v).to(device) for v in (x, y))
     ours, numpys = _written_for(gt, function), _written_for(np, function)
     fused = gt.fuse(ours)
@@ -212,7 +214,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
 
 
 def _expression(function: Function) -> str:
-    """Return the text of a function's expression, for numexpr."""
+    """Return the expression that a function computes, as text for numexpr."""
 
     class Text(str):
         pass

@@ -30,8 +30,9 @@ RESULTS = ROOT / "bench" / "results"
 # Upper bound of the handwritten Python lines in gputensor/. One person can still know a package of
 # this size.
 HANDWRITTEN = 85_000
-# HOST: benchmarks of host times. TURNS: the number of processes for each commit. TOLERANCE: our
-# time may be this multiple of the time of the record's commit, because a shared machine has noise.
+# HOST: benchmarks of host times. TURNS: how often each commit is measured, each time in a new
+# process. TOLERANCE: the greatest allowed ratio of our time to the time of the record's commit. It
+# exceeds 1, because times vary on a shared machine.
 HOST = ("overhead", "dispatch", "autograd")
 TURNS = 3
 TOLERANCE = 1.05
@@ -115,9 +116,9 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Yield gputensor's host times divided by the times of the record's commit. Both commits are
-    measured alternately on this machine, because the record's ratios to PyTorch are valid only on
-    the machine that measured them."""
+    """Yield a row for each benchmark of host times: the checkout's times divided by the times of
+    the commit in the benchmark's record. Both commits are measured alternately on this machine,
+    because the ratios to PyTorch in the record are valid only on the machine that measured them."""
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")
         commit = kept["environment"]["commit"]["hash"]

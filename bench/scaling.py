@@ -97,8 +97,8 @@ def _rank(scale: int) -> None:
 
 
 def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Return the lowest nanoseconds of each call. The calls alternate. All ranks start a call at
-    the same time."""
+    """Return the nanoseconds of each call in its fastest round. The calls alternate. All ranks
+    start a call at the same time."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 1):
         for call, found in zip(calls, times):
@@ -140,7 +140,8 @@ def _transform(scale: int) -> Callable[[], object]:
 
 
 def _workers(n: int, scale: int) -> dict[str, float]:
-    """Measure statistics and a product of an array that the workers create."""
+    """Measure two Dask programs, statistics and a product, on an array that the n workers
+    create."""
     da, distributed = import_module("dask.array"), import_module("distributed")
     found = {}
     with (

@@ -28,8 +28,9 @@ GOAL = {"numpy": 1.0, "torch": 0.7}
 BELOW = 0.5
 # If a call takes longer than this number of seconds, it is not measured at larger sizes.
 LONGEST_S = 0.5
-# If one call of every library together takes longer than this, each is called three times.
-# Otherwise the number of rounds is the requested number, or as many as fit into twice this time.
+# If single calls of all libraries take more than this number of seconds in total, each library is
+# called three times. Otherwise rounds are measured until the requested number or twice this time is
+# reached.
 _LONG_S = 0.05
 # While the benchmark runs, it writes its record at intervals of this number of seconds.
 _NOTE_S = 30.0
@@ -37,15 +38,16 @@ _NOTE_S = 30.0
 # of the case's size.
 _MOST_TIMES = 4
 
-# Operators whose results are not compared. The results of most are not determined: the order of
-# equal elements, the signs of vectors or the order of writes. For grid_sampler_2d, and for histc in
-# f16, PyTorch first rounds positions on the grid and edges of bins.
+# Operators whose results are not compared. The results of most of these operators are not
+# determined: the order of equal elements, the signs of vectors or the order of writes may differ.
+# For grid_sampler_2d and for histc in f16, results differ because PyTorch first rounds grid
+# positions and bin edges.
 OPEN = {
     "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
     "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",
 }  # fmt: skip
-# (operator, family or "", dtype, "small" or "") -> the reason why such a case takes more than twice
-# PyTorch's time.
+# Maps (name, condition) to the reason why such cases take more than twice PyTorch's time. name: an
+# operator, a family, or "" for all operators. condition: a dtype, "small", or "" for all cases.
 REASONS: dict[tuple[str, str], str] = {
     ("", "small"): "a call from Python costs more than PyTorch's from C++",
     ("", "float16"): "NumPy casts f16 one element at a time, 1 ns to f32 and 2 ns back",
@@ -113,7 +115,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 # --- sides ----------------------------------------------------------------------------------------
 
-# Our name -> NumPy's name. All other operators have the same name in NumPy.
+# Maps our name to NumPy's name. All other operators have the same name in NumPy.
 _NUMPY = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "eq": "equal",
     "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
@@ -126,7 +128,7 @@ Given = tuple[list[Any], dict[str, Any]]
 
 
 def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
-    """Return library -> a call of the case."""
+    """Return a dict from library to a call of the case."""
     args, kwargs = given
     base, _, overload = case.op.partition(".")
     ours = getattr(getattr(gt.ops.aten, base), overload or "default")
@@ -184,7 +186,8 @@ def _bound(function: Any, enter: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
-    """Return True if results are close. Of a large float result, only a sample is compared."""
+    """Return True if floating results are close and other results are equal. Of a large floating
+    result, only a sample is compared."""
     if isinstance(ours, (tuple, list)):
         return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
     if not isinstance(ours, gt.Tensor):
@@ -315,7 +318,7 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
+    """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S
@@ -379,8 +382,8 @@ def _slow(data: dict[str, Any]) -> list[Any]:
 
 
 def reason(case: dict[str, Any]) -> str:
-    """Return the reason why a case is slow, found by operator, family, size or dtype; "" if
-    unknown."""
+    """Look up the reason why a case is slow, by operator, family, dtype or size. Return "" if there
+    is none."""
     is_small = "small" if case["size"] <= SIZES[1] else ""
     for of in (case["op"], case["op"].partition(".")[0], case["kind"], ""):
         for what in (case["dtype"], is_small, ""):

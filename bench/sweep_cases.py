@@ -54,8 +54,8 @@ def _heads(n: int) -> Shape:
 # Families with cubic operators, most of which need an invertible matrix.
 _OF_MATRICES = ("factor", "linalg", "solve", "spectrum")
 
-# Operator or family -> a function that converts the number of elements to the sizes of each
-# argument, by name.
+# Maps an operator or family to a function. The function takes the number of elements and returns a
+# dict from argument names to sizes.
 SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "matmul": lambda n: dict.fromkeys(
         ("self", "other", "mat1", "mat2", "input", "weight", "tensor", "vec1", "vec2"), _square(n)
@@ -89,7 +89,7 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
         lambda n: {"index": (min(n, _ROW),), "indices": (max(1, n // _ROW),)},
     ),
 }
-# Argument name -> value.
+# Maps an argument's name to its value.
 GIVEN: dict[str, Any] = {
     "dim": -1, "k": 1, "n": 2, "p": 2.0, "kernel_size": [2, 2], "stride": [1, 1],
     "padding": [0, 0], "dilation": [1, 1], "output_padding": [0, 0], "transposed": False,
@@ -100,7 +100,7 @@ GIVEN: dict[str, Any] = {
     "upscale_factor": 2, "downscale_factor": 2, "high": 8, "low": 1, "chunks": 2,
     "dims_self": [1], "dims_other": [0], "ignore_index": -100, "reduction": 1, "reduce": "sum",
 }  # fmt: skip
-# Operator -> values of arguments that differ from GIVEN.
+# Maps an operator to argument values that differ from GIVEN.
 GIVEN_TO: dict[str, dict[str, Any]] = {
     "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
@@ -178,8 +178,8 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
-    """Return True if the operator's tensors are not larger at this size than at the next smaller
-    size. This happens because the sizes of operators with cubic cost are limited."""
+    """Return True if the operator's tensors are as large at the next smaller size. This happens
+    because the sizes for operators with cubic cost are limited."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:
@@ -249,8 +249,9 @@ def _dtype(name: str, case: Case) -> str:
 
 
 def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Return numbers from 0.1 to 0.9, which every function accepts; integers from 1 to 8; or
-    indices from 0 to 7. float32 arrays are views of memory that all cases share."""
+    """Return an array of elements of a dtype. Floats are from 0.1 to 0.9, which every function
+    accepts, integers are from 1 to 8, and indices are from 0 to 7. float32 arrays are views of
+    memory that all cases share."""
     numbers = _numbers(seed % 4)[: math.prod(shape)].reshape(shape)
     if dtype == "bool":
         return numbers < 0.5

@@ -15,7 +15,7 @@ from .model import Model, Op
 
 
 _places: Any = paths.load_module("cli.places")
-# A function that returns the names defined in a file, with their lines.
+# Type of functions that return the names defined in a file, with the line of each name.
 Names = Callable[[Path], dict[str, int]]
 python_names: Names = _places.python_names
 cpu_loops: Names = _places.cpu_loops
@@ -65,9 +65,9 @@ def defines(family: str, name: str) -> bool:
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return a dict from module to the functions that it defines, for the names that formulas use.
-    Example of a module: `autograd.formulas.reduce`. Names that no module defines are operators.
-    They are listed under `autograd.formulas`."""
+    """Group `names`, which derivative formulas use, by the modules that define them. Return a dict
+    from module, such as `autograd.formulas.reduce`, to names. Names that no module defines are
+    operators. They are listed under `autograd.formulas`."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

@@ -148,7 +148,8 @@ class Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        # only for `aten`: PyTorch's in-place operators in other namespaces write to `input`
+        # check only `aten`, because PyTorch's in-place operators in other namespaces write to
+        # `input`
         if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
         if schema.name.namespace not in ("", *model.OTHERS):
@@ -226,7 +227,8 @@ class Entry:
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:
-        """Return device type -> policy. A single word in the YAML applies to all types."""
+        """Return a dict from device type to policy. A single word in the YAML applies to all device
+        types."""
         node = self.nodes.get("autocast")
         if node is None:
             return {}
@@ -275,7 +277,8 @@ class Entry:
         return found
 
     def number_nodes(self, schema: Any) -> dict[str, str]:
-        """Return operand -> the name of the node class if this operand is a number."""
+        """Return a dict from operand to the name of the node class that is used if this operand is
+        a number."""
         node = self.nodes.get("number_nodes")
         if node is None:
             return {}
@@ -288,8 +291,8 @@ class Entry:
         return found
 
     def python(self, schema: Any) -> dict[str, str]:
-        """Return special method -> the arguments that it passes, such as `__rsub__: other,
-        self`."""
+        """Return a dict from special method to the arguments that it passes to the operator, such
+        as `__rsub__: other, self`."""
         node = self.nodes.get("python")
         if node is None:
             return {}
@@ -339,7 +342,8 @@ class Entry:
         return text
 
     def words(self, field: str) -> tuple[str, ...]:
-        """Return a field that is one word, several words separated by commas, or a list."""
+        """Return the words of a field, which contains one word, several words separated by commas,
+        or a list."""
         node = self.nodes.get(field)
         if node is None:
             return ()

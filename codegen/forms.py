@@ -67,8 +67,8 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 
 def forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
-    """Return the overloads named in `scalars`, then the overloads for `aliases`. Each
-    overload in `scalars` calls the entry's form of the same kind, such as the in-place form."""
+    """Return the overloads named in `scalars`, then the overloads for `aliases`. An overload in
+    `scalars` calls the form of the entry that has the same kind, such as the in-place form."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)
@@ -93,7 +93,8 @@ def forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
 
 
 def _forward(of: Op, found: Any) -> Op:
-    """Return an overload that calls another overload, with arguments at the same positions."""
+    """Return the overload with the schema `found`. It calls the overload `of` with the same
+    positional arguments."""
     return Op(
         schema=found,
         line=of.line,
@@ -111,9 +112,9 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """Return the dispatch key for a form that calls another operator. For an in-place form of an
-    implicit composite, it is CompositeImplicitAutograd: autograd differentiates the called
-    operator."""
+    """Return the dispatch key of a form that calls another operator. For the in-place form of an
+    implicit composite, the key is CompositeImplicitAutograd, so that autograd differentiates the
+    called operator."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
 
@@ -132,15 +133,15 @@ def _zeros(entry: Op) -> dict[str, str]:
 
 
 def _copying(entry: Op, name: Any) -> FunctionSchema:
-    """Return the schema of a view operator's copy, which has no aliases."""
+    """Return the schema of a view operator's copy: the entry's schema without aliases."""
     plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
     found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
     return found
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the schema of a name in the `autogen` of `entry`, or None if the name is not a form of
-    the entry.
+    """Return the schema of the form that has this name in the `autogen` of `entry`. Return None if
+    the name is not the name of a form of the entry.
 
     Source: torchgen/native_function_generation.py.
     """
@@ -169,7 +170,7 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
 
 def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
     """Return the schema of an out form with several results, or None if `name` is not an out form.
-    The overload name is the name in PyTorch."""
+    The overload name in `name` is PyTorch's."""
     base, _, overload = name.partition(".")
     if base != entry.base or not overload:
         return None

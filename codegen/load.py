@@ -18,8 +18,8 @@ def load(path: Path = paths.YAML) -> Model:
 
 @cache
 def loads(text: str) -> Model:
-    """Return the model of a YAML text. It is cached, so each text is read only once. Raises:
-    EntryError for the first mistake."""
+    """Return the model of a YAML text. The model is cached, so each text is parsed only once.
+    Raises: EntryError for the first mistake."""
     try:
         root = _compose(text)
     except yaml.MarkedYAMLError as error:
@@ -47,8 +47,9 @@ def loads(text: str) -> Model:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Parse the text with libyaml if PyYAML has it. This takes a tenth of the time. If libyaml
-    fails, PyYAML's Python parser parses the text again and reports the error."""
+    """Parse the text with libyaml if PyYAML has it. libyaml takes a tenth of the time of PyYAML's
+    Python parser. If libyaml fails, the Python parser parses the text again and reports the
+    error."""
     if hasattr(yaml, "CSafeLoader"):
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)

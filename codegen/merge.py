@@ -23,7 +23,8 @@ from .text import indent
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-# Type -> test that a value has this type. A value of a type that is not listed fails all tests.
+# Maps a type to the test that a value has this type. Values of types that are not listed fail all
+# tests.
 TESTS = {
     "bool": "type({}) is bool",
     "str": "type({}) is str",
@@ -72,8 +73,8 @@ def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
 
 
 def vararg(op: Op, *, is_method: bool) -> Argument | None:
-    """Return the list of ints that callers may pass as in `x.view(2, 3)`, by PyTorch's rule, or
-    None.
+    """Return the parameter that takes a list of ints and, by PyTorch's rule, may be passed as in
+    `x.view(2, 3)`. Return None if there is no such parameter.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
     """
@@ -86,7 +87,9 @@ def vararg(op: Op, *, is_method: bool) -> Argument | None:
 
 
 def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list[str]:
-    """Return lines that convert `*args` to a list of ints, or to the value of another overload."""
+    """Return lines that convert `*args` to a list of ints. others: the only parameters of other
+    overloads. If a single argument has the type of such a parameter, the lines assign it to this
+    parameter."""
     name = parameter(listed.name)
     lines = ["if len(args) == 1:", f"    ({name},) = args", f"    if type({name}) is int:"]
     lines.append(f"        {name} = args")
@@ -129,9 +132,8 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """Return the sort key. Overloads with fewer parameters come first. Among overloads with
-        equally many, overloads with more parameters that a type test can distinguish come first,
-        then overloads with more required parameters."""
+        """Return the sort key. The first criterion is fewer parameters, the second is more
+        parameters whose type a test can recognise, the third is more required parameters."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -210,7 +212,7 @@ class _Overloads:
         return self.positional[op.name]
 
     def _moves(self, own: Sequence[Argument]) -> list[int]:
-        """Return the positions at which these parameters have other names than the merged
+        """Return the positions at which the names in `own` differ from the names of the merged
         function's parameters."""
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
@@ -245,7 +247,8 @@ class _Overloads:
         return list(map(parameter, names)), [values.get(name, "None") for name in names]
 
     def _tail(self) -> list[str]:
-        """Return the optional parameters that end all lists of positional parameters."""
+        """Return the optional parameters with which the lists of positional parameters of all
+        overloads end."""
         ends = [own[::-1] for own in self.positional.values() if own]
         tail: list[str] = []
         for arguments in zip(*ends):
@@ -331,7 +334,7 @@ def _needs(arguments: Sequence[Argument]) -> list[str]:
 
 
 def _class(argument: Argument) -> str:
-    """Return the word for a parameter's type in TESTS: "list", or the name of its base type."""
+    """Return the key of TESTS for a parameter's type: "list", or the name of the base type."""
     form = argument.type.required
     return "list" if form.is_list else str(form.base)
 

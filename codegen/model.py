@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from gputensor.core.schema import Argument, FunctionSchema
 
 schema: Any = load_module("core.schema")
-# Word in the field `dtypes` -> DtypeRule.
+# Maps a word in the field `dtypes` to its DtypeRule.
 DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, such as `a` in `Tensor(a!)`: the first written argument has the first name.
+# Names of alias sets, such as `a` in `Tensor(a!)`. The first argument that an operator writes to
+# has the first name.
 NAMES_OF_SETS = "abcdefgh"
 # Namespaces other than `aten` that have rows. All kernels of such a namespace are in one family.
 OTHERS = ("_c10d_functional",)
@@ -196,8 +197,8 @@ class Op:
 
     @property
     def operators(self) -> dict[str, str]:
-        """Special methods of this form, with their arguments. `__isub__` belongs to the in-place
-        form."""
+        """Dict from special methods of this form to their arguments. `__isub__` belongs to the
+        in-place form."""
         writes = {n for n in self.python if n[2] == "i" and f"__{n[3:]}" in self.python}
         is_form = self.kind == "inplace" and self.source is not None
         return {n: given for n, given in self.python.items() if (n in writes) == is_form}
@@ -321,7 +322,8 @@ class Op:
 
     @property
     def nn_types(self) -> dict[str, Any]:
-        """The arguments' types, by the names that gt.nn.functional gives to the arguments."""
+        """Dict from the names that gt.nn.functional gives to the arguments to the arguments'
+        types."""
         names = [parameter(a.name) for a in self.arguments]
         names = ["training" if name == "train" else name for name in names]
         return dict(zip(names, [a.type for a in self.arguments]))
@@ -373,7 +375,7 @@ class Model:
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """Overloads by base name. The dict is cached, because it is read many times for each
+        """Dict from base name to overloads. It is cached, because it is read many times for each
         name."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
@@ -400,7 +402,7 @@ class Model:
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
     def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
-        """Return alias -> the public name for which it stands."""
+        """Return a dict from each alias to the public name for which it stands."""
         is_method = variant != "function"
         ops = [op for op in self._second_names if not (is_method and op.python_module)]
         found = {op.base: op for op in ops}
@@ -445,8 +447,8 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# Names that are defaults in schemas -> their Python text: members of at::Reduction, and `long`, for
-# which native code chooses the dtype itself.
+# Maps names that are defaults in schemas to Python text. The names are members of at::Reduction,
+# and `long`, in place of which native code chooses the dtype.
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 

@@ -18,14 +18,15 @@ def overloads_of(model: Model) -> int:
 
 
 def counted(texts: dict[Path, str]) -> dict[Path, int]:
-    """Return path -> number of lines, for the generated files in the package."""
+    """Return a dict from path to number of lines, for those of the given files that are in
+    _generated."""
     return {
         path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
     }
 
 
 def lines(model: Model) -> dict[Path, int]:
-    """Return path -> number of lines, for all generated files in the package."""
+    """Return a dict from path to number of lines, for all files in _generated."""
     return counted(generate.files(model))
 
 

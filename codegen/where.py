@@ -82,7 +82,8 @@ def _in_module(name: str) -> str:
 
 
 def row_names(path: Path) -> dict[str, int]:
-    """Return name -> line for the first argument of each `Row(...)` in a file of test rows."""
+    """Return a dict from name to line, for the first argument of each `Row(...)` in a file of test
+    rows."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found: dict[str, int] = {}
     for match in re.finditer(r"""Row\(\s*["']([\w.]+)["']""", text):

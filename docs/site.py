@@ -31,19 +31,20 @@ from gputensor._generated import index  # noqa: E402
 STUBS = ROOT / "build" / "reference"
 STUBS.mkdir(parents=True, exist_ok=True)  # mkdocstrings ignores a path that does not exist yet.
 
-# Page of the repository -> page of the site.
+# Maps a page of the repository to a page of the site.
 PAGES = {
     "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
     "docker/README.md": "images.md",
 }  # fmt: skip
 GUIDES = ["usage", "extensions", "internals"]  # folders, each a section of the navigation
-# Names of pages that come first in their section, in this order; the others follow by name.
+# Pages that come first in their section, in this order. All other pages follow in the order of
+# their names.
 FIRST = [
     "where_to_start.md", "programs.md", "checkpoints.md", "autocast.md", "fusion.md",
     "kernels_without_a_gpu.md", "custom_operators.md", "new_device.md", "architecture.md",
     "figures.md", "benchmarks.md",
 ]  # fmt: skip
-# Page -> (title, names of the modules whose public names are on the page).
+# Maps a page to (title, names of the modules whose public names are on the page).
 MODULES = {
     "library": ("gt.library: operators of your own", ["library"]),
     "dispatch": ("gt.dispatch: the dispatcher", ["dispatch", "fallback"]),
@@ -239,15 +240,15 @@ def _stub(name: str, made: Any, of: Any) -> str:
 
 
 def _member(cls: Any, name: str) -> Any:
-    """Return the attribute of a class without binding it. The call of getattr replaces the
-    placeholder of a lazily loaded attribute first."""
+    """Return the attribute of a class without binding it. getattr is called first, so that the
+    placeholder of a lazily loaded attribute is replaced."""
     getattr(cls, name)
     return inspect.getattr_static(cls, name)
 
 
 def _typed() -> dict[tuple[bool, str], list[ast.FunctionDef]]:
-    """Return a dict from (is_method, name) to the functions in the committed stubs, one for each
-    overload."""
+    """Return a dict from (is_method, name) to a list of functions in the committed stubs: one
+    function for each overload."""
     found: dict[tuple[bool, str], list[ast.FunctionDef]] = {}
     for name in ("functions", "methods"):
         path = Path(index.__file__).with_name(f"{name}.pyi")

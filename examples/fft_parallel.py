@@ -28,8 +28,8 @@ ROUNDS = 7
 
 
 def rows(numbers: gt.Tensor, size: int) -> gt.Tensor:
-    """Return the rows of the matrix with these numbers. Their elements do not depend on the number
-    of processes."""
+    """Return the rows of the matrix with the indices `numbers`. The elements do not depend on the
+    number of processes."""
     y, x = numbers.unsqueeze(1), gt.arange(size)
     waves = gt.sin(x * 0.37 + y * 0.11) + gt.cos(x * 0.05 - y * 0.23)
     return (waves + ((x * 7919 + y * 104729) % 1013) / 1013).float()

@@ -34,8 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Text:
-    """A text with its characters as numbers. Every tenth section of `stretch` characters is held
-    out, so that both parts contain text from everywhere in the documentation."""
+    """A text whose characters are encoded as numbers. Every tenth section of `stretch` characters
+    is held out, so that the training part and the held-out part contain text from all pages."""
 
     stretch = 2_000
 
@@ -56,8 +56,8 @@ class Text:
         return "".join(self.characters[n] for n in numbers.tolist())
 
     def batch(self, part: str, size: int, length: int, device: str) -> tuple[torch.Tensor, ...]:
-        """Return windows of the text, and the same windows one character later, each as (size,
-        length)."""
+        """Return random windows of the text, and the same windows shifted by one character. Both
+        tensors have the shape (size, length)."""
         numbers = self.parts[part]
         starts = torch.randint(len(numbers) - length, (size, 1))
         windows = numbers[starts + torch.arange(length + 1)].to(device)

@@ -20,7 +20,7 @@ from train_digits import (
     HELD_OUT,
     Run,
     arguments,
-)  # train_digits sets a variable that BLAS reads when NumPy is imported; import it first
+)  # import this before NumPy: it sets a variable that BLAS reads during NumPy's import
 
 import gputensor as gt
 import gputensor.distributed as dist

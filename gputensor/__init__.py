@@ -15,8 +15,8 @@ import typing as _typing
 from os import environ as _environ
 
 # NumPy is imported first, and in this module. In a deeper stack of imports, calls within NumPy may
-# cross the end of a chunk (16 KiB) of CPython's data stack. Then each call maps a new chunk, which
-# doubled the time of this import.
+# cross the end of a chunk (16 KiB) of CPython's data stack. Then each such call maps a new chunk,
+# which doubles the time of this import.
 import numpy as _numpy
 
 from ._generated import index as _index
@@ -143,7 +143,8 @@ __all__ = sorted({n for n in __all__ if n[0] != "_"} | {*_index.EXPORTS, *_index
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Return a name that is loaded on first use, or a device's package, such as `gt.openreg`."""
+    """Load and return a name that is loaded on first use, or a device's package, such as
+    `gt.openreg`."""
     from importlib import import_module
 
     if name in _index.EXPORTS:

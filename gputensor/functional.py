@@ -62,8 +62,8 @@ def _letters(numbers: Any) -> str:
 
 @declares()
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Return sums of products over dimensions: the last `dims` of a and the first `dims` of b, or
-    two lists of dimensions.
+    """Return the sums of products of a and b over the last `dims` dimensions of a and the first
+    `dims` dimensions of b, or over the dimensions in two lists.
 
     >>> gt.tensordot(gt.ones(2, 3, 4), gt.ones(3, 4, 5)).shape
     gputensor.Size([2, 5])

@@ -167,8 +167,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the device if the first test with the fixture chose it, after pytest's header was
-    printed."""
+    """Print the device if the first test with the fixture chose it. In this case pytest's header
+    was printed before the choice."""
     line = config.stash.get(_chosen, None)
     if line is not None and _mode_given(config) is None:
         terminalreporter.write_line(line)

@@ -1,5 +1,5 @@
-"""`gt.random`: the state of the default generators, which draw the numbers of calls without
-`generator=`.
+"""`gt.random`: the state of the default generators. Random operators that are called without
+`generator=` use a default generator.
 
 The operators themselves are `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal` and others.
 """

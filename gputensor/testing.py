@@ -140,7 +140,8 @@ def _interval(
     op: str, of: dtype, low: float | None, high: float | None, limits: tuple[float, float],
     default: tuple[float, float],
 ) -> tuple[float, float]:  # fmt: skip
-    """Return [low, high) or the default interval, limited to the dtype's range."""
+    """Return the bounds (low, high), limited to the dtype's range. Bounds that are None are
+    replaced by the default ones."""
     begin, end = default[0] if low is None else low, default[1] if high is None else high
     is_one = begin == end and of.category >= FLOATING
     if not (begin < end or is_one) or end < limits[0] or begin >= limits[1]:
@@ -150,7 +151,8 @@ def _interval(
 
 
 def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
-    """Return (leaf, leaf, indices) for all pairs of leaves of two containers."""
+    """Return (indices, leaf of `actual`, leaf of `expected`) for all pairs of leaves of two
+    containers."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             lengths = f"{len(actual)} != {len(expected)}"
@@ -310,8 +312,8 @@ def _differences(
 def _differences_in_float8(
     a: Tensor, b: Tensor, rtol: float, atol: float, equal_nan: bool
 ) -> str | None:
-    """Return a description of the first difference without its size, or None if there is no
-    difference. Tolerances must be 0, as in PyTorch.
+    """Return a text with the number of differences and the index of the first one. Return None if
+    there is no difference. Tolerances must be 0, as in PyTorch.
 
     Source: torch/testing/_comparison.py, bitwise comparison of low dimensional floats.
     """

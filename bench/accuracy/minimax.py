@@ -31,8 +31,8 @@ Function = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """A task: approximate f on an interval by a polynomial with `terms` terms. The polynomial
-    minimises the greatest weight * error."""
+    """An approximation of f on an interval by a polynomial with `terms` terms. The polynomial
+    minimises the maximum of |weight * error|."""
 
     name: str
     bits: int  # bits of a coefficient's significand: 24 or 53
@@ -55,7 +55,8 @@ def _of_square(f: Function, series: Function) -> Function:
 
 LN2 = mp.log(2)
 ROOT = mp.sqrt(2)
-WIDER = mp.mpf("1.0005")  # intervals are widened by the rounding error of an argument
+# factor of interval ends, because rounding may move an argument beyond them
+WIDER = mp.mpf("1.0005")
 
 exp_rest = _near_zero(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mp.mpf(1) / 2 + r / 6)
 exp2_share = _near_zero(lambda r: mp.expm1(r * LN2) / r, lambda r: LN2 + r * LN2**2 / 2)
@@ -233,8 +234,9 @@ def _alternating(errors: list[Any], count: int) -> list[int]:
 
 
 def _rounded(fit: Fit, real: list[Any]) -> tuple[list[float], float]:
-    """Round the coefficients to `bits` bits. Change them as long as the greatest error
-    decreases."""
+    """Round the coefficients to `bits` bits. Then try random changes of the rounded coefficients,
+    and keep each change that decreases the greatest error. Return the coefficients and this
+    error."""
     exponents = [int(mp.frexp(c)[1]) for c in real]
     units = [mp.ldexp(1, e - fit.bits) for e in exponents]
     whole = [int(mp.nint(c / unit)) for c, unit in zip(real, units, strict=True)]

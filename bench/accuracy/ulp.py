@@ -43,7 +43,8 @@ SPEED_COUNT = 1 << 14
 
 
 class Bound(NamedTuple):
-    """The guaranteed greatest error in ulp. inputs: the number of the function's arguments."""
+    """Guaranteed upper bounds of a function's error in ulp, for f32 and f64. inputs: the number of
+    the function's arguments."""
 
     f32: float
     f64: float
@@ -147,7 +148,7 @@ _TABLE = re.compile(
 
 
 def unavailable_reason(capability: str) -> str:
-    """Return the reason why ulp.cpp cannot be compiled or run here, or "" if it can."""
+    """Return the reason why ulp.cpp cannot be compiled or run here, or "" if there is none."""
     name = build_library.compiler()[0]
     if shutil.which(name) is None:
         return f"{name} is not on PATH"

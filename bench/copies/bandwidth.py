@@ -57,7 +57,7 @@ CASES = (
     Case("amax f16 of rows", "amax", _F16, axis=1),
 )
 COUNT = len(CASES)
-# NumPy's names -> the names in PyTorch and gputensor, where they differ.
+# Maps NumPy's names to the names in PyTorch and gputensor, where these differ.
 _OURS = {"multiply": "mul", "less": "lt"}
 
 report, brief = tables.report, tables.brief

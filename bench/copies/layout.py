@@ -65,7 +65,7 @@ def _measure(number: int, case: Case, session: sessions.Session) -> dict[str, An
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
-    """Return NumPy's copy, flattened. It is slow, so all CPUs compute parts of it."""
+    """Return NumPy's copy, flattened. NumPy is slow, so all CPUs compute parts of the copy."""
     made = np.empty(view.shape, result)
     inner = view.ndim - 1
     lead = next(k for k in range(view.ndim) if k == inner or np.prod(view.shape[:k]) >= 64)

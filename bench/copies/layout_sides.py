@@ -54,8 +54,8 @@ def rotating(sides: list[Side]) -> Side:
 
 
 def side(name: str, case: Case, pairs: list[Pair]) -> Side | str:
-    """Return the callable that copies a case with a library, or a str: the reason why the library
-    cannot copy it."""
+    """Return a callable that copies a case with the library `name`. If the library cannot copy the
+    case, return the reason as a str."""
     maker = _MAKERS[name]
     made: list[Any] = [maker(case, pair) for pair in pairs]
     if isinstance(made[0], str):
@@ -68,9 +68,9 @@ def _is_flipped(pair: Pair) -> bool:
 
 
 def _gputensor(case: Case, pair: Pair) -> Side:
-    """Return a call of `Tensor.copy_`. Tensors have no negative strides, so for a negative stride
-    return a call of gt.layout.copy on arrays, or on a GPU without CuPy a call of `copy_` from a
-    flipped tensor."""
+    """Return a call of `Tensor.copy_`. Tensors have no negative strides. For a negative stride,
+    return a call of gt.layout.copy on arrays of NumPy or CuPy. On a GPU without CuPy, return a call
+    of `copy_` from a flipped tensor."""
     if _is_flipped(pair):
         if pair.place.device == "cpu":
             to, view = pair.views("numpy")
@@ -125,8 +125,8 @@ def _cupy(case: Case, pair: Pair) -> Side:
 
 
 def _opencv(case: Case, pair: Pair) -> Side | str:
-    """Return OpenCV's `flip`, `transpose` or `transposeND` for a dense source and a given
-    output."""
+    """Return a call of OpenCV's `flip`, `transpose` or `transposeND`, which need a dense source. If
+    none of them can copy the case, return the reason."""
     module = peers.opencv("cpu")
     if case.source != case.result or case.source.itemsize > 8:
         return "no such types"

@@ -72,6 +72,6 @@ run = sessions.runner(NAME, PEERS, _sizes, _title, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return an empty list, because this benchmark has no budgets. Other budgets refer to
-    memcpy."""
+    """Return an empty list, because this benchmark has no budgets. Budgets of other benchmarks are
+    relative to memcpy."""
     return []

@@ -21,7 +21,7 @@ from . import layout_sides, sessions
 
 NAME = "pack"
 PEERS = ("torch", "torch.compile", "cupy", "numpy")
-# Library that is not measured -> the reason, which the report lists.
+# Maps a library that is not measured to the reason. The report lists the reasons.
 ABSENT = {
     "opencv": "blobFromImages has one scale for all channels",
     "CV-CUDA, DALI, torchvision v2": "not part of this benchmark",
@@ -36,8 +36,8 @@ Side = Callable[[], Any]
 
 
 class Case:
-    """A batch of images, with sizes (N, H, W) on a GPU and on the CPU. back: convert planes to
-    pixels."""
+    """A batch of images, with sizes (N, H, W) on a GPU and on the CPU. back: True if planes are
+    converted to pixels."""
 
     __slots__ = ("name", "images", "cpu_images", "result", "channels_last", "back")
 

@@ -82,7 +82,7 @@ def _run(case: layout_cases.Case, walk: Walk, dtypes: tuple[Any, Any], is_once: 
 
 
 def _us(call: Callable[[], None]) -> float:
-    """Return the microseconds of one call on the device: the least of several rounds."""
+    """Return the microseconds of one call on the device, in the fastest of several rounds."""
     call()
     times = []
     for _ in range(ROUNDS):
@@ -115,8 +115,8 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
 
 
 def _tiles(walk: Walk, y: int) -> Iterator[tuple[copy_plan.Tile, int]]:
-    """Yield (tile plan, value for `score.TILE_GROUP`). The value is the number of tile columns that
-    adjacent blocks cover."""
+    """Yield (tile plan, value of `score.TILE_GROUP` to use with this plan). The value is the number
+    of tile columns that adjacent blocks cover."""
     side = score.TILE_SIDE[walk.item]
     load, store = copy_plan._tile_accesses(walk, y)
     for rows, columns in product((2 * side, side, side // 2), repeat=2):

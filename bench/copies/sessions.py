@@ -21,10 +21,12 @@ from . import layout_sides
 
 # Number of threads that each library uses on the CPU.
 THREADS = 2
-# Budgets on the CPU: geometric mean of the ratios over cases of at least 1 MiB, and lowest ratio.
+# Budgets on the CPU: geometric mean and lowest value of PyTorch's time / ours, geometric mean of
+# NumPy's time / ours. Cases that write fewer than CPU_FROM_BYTES bytes do not count.
 CPU_TORCH, CPU_WORST_TORCH, CPU_NUMPY, CPU_FROM_BYTES = 2.4, 0.9, 4.5, 1 << 20
-# Budgets on CUDA. Share of memcpy's speed in the same run: geometric mean and lowest. Speed divided
-# by a peer's: geometric mean for PyTorch, for CuPy, and lowest.
+# Budgets on CUDA: geometric mean and lowest value of our speed / memcpy's speed in the same run,
+# geometric means of our speed / PyTorch's and our speed / CuPy's, and the lowest value of the last
+# two ratios.
 CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
 # If a copy is faster than the best memcpy of the same size by more than this factor, the
 # measurement is wrong. The factor is higher for broadcasts, which write more than they read, and on
@@ -36,7 +38,8 @@ NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
 # The heading in tables and plots for cases that are excluded from the means.
 LEFT_OUT = "in no mean"
-# Milliseconds of a round: short on a shared CPU, and long compared with the time of a GPU event.
+# Milliseconds of a round. On a CPU rounds are short, so that other processes disturb few of them.
+# On a GPU a round takes much longer than the recording of an event.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
 # A peer is not measured if one of its copies takes longer than this number of seconds.
 SLOWEST_S = 2.0
@@ -221,7 +224,7 @@ def _nvml(place: Any) -> nvml.Device | None:
 def row(
     samples: dict[str, timing.Sample], plain: list[str], moved: int, sectors: int, limit: str
 ) -> dict[str, Any]:
-    """Return the record's entry for a case. limit: the key of ROOFLINE that bounds the speed
+    """Return the record's entry for a case. limit: a key of ROOFLINE, whose value bounds the speed
     relative to memcpy's best round."""
     ours = samples["gputensor"]
     memcpy = min((samples[name] for name in plain), key=lambda s: s.median_ns)
@@ -300,8 +303,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """Return a copy's speed divided by memcpy's. For a case of kind `sectors`, divide by the speed
-    that transfers of whole memory sectors allow."""
+    """Return a copy's speed divided by memcpy's. For a case of kind `sectors`, the copy's speed
+    counts the bytes of all memory sectors that the copy touches."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 
@@ -311,7 +314,7 @@ def _spread(case: dict[str, Any]) -> float:
 
 
 def impossible(data: dict[str, Any]) -> list[str]:
-    """Return one sentence for each case that is faster than possible."""
+    """Return a sentence for each case in which a library is faster than the memory allows."""
     if data["is_emulated"]:
         return []
     return [

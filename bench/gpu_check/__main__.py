@@ -22,11 +22,12 @@ from . import steps
 from .run import Run
 
 CARRIED = checkout.NOTE.parent
-# One archive, because similar cubins compress to an eighth of their size.
+# All cubins are in one archive. Because they are similar, they compress to an eighth of their size.
 CUBINS = CARRIED / "cubins.tar.xz"
 # Pure Python packages that tests need and that the machine with the GPU may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
-# The seconds for all steps, out of nine minutes. The rest is a reserve for starting and packing.
+# The time limit of all steps together, in seconds. It leaves 15 s of nine minutes for the start and
+# for packing the results.
 BUDGET_S = 525.0
 
 

@@ -18,8 +18,8 @@ SEEDS = (
     (60, 2, 300_000, 40), (60, 3, 300_000, 40), (60, 4, 300_000, 40), (20, 5, 4_000_000, 30),
 )  # fmt: skip
 DRY = ((4, 7, 3_000, 4), (3, 9, 2_000, 3))
-# Texts that tests/cuda/kernels/test_copy_kernels.py prints. EQUAL: at its end. SO_FAR: during the
-# run.
+# Texts that tests/cuda/kernels/test_copy_kernels.py prints: EQUAL at the end of a run, SO_FAR
+# during the run.
 EQUAL, SO_FAR = "copies equal NumPy", "so far"
 
 

@@ -18,8 +18,8 @@ DEAD = 9
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Return a dict from each test to the last line that was written for the test. The outcome
-    `died` in this line means that the test has crashed its process."""
+    """Return a dict from each test to the last line that was written for the test. If the outcome
+    in this line is `died`, the test has crashed its process."""
     found: dict[str, dict[str, Any]] = {}
     for text in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -83,8 +83,8 @@ class _Lines:
 
 
 def dead_device() -> str | None:
-    """Return the error of a device for which two calls in a row fail, or None if all devices
-    work."""
+    """Synchronize every device. Return the error of a device for which two calls in a row fail, or
+    None if all devices work."""
     import gputensor as gt
 
     try:

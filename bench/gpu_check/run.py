@@ -30,7 +30,7 @@ from .steps import SKIPPED, Step
 
 # The maximum size of the archive.
 ARCHIVE_BYTES = 15 << 20
-# The number of bytes at the beginning and at the end of a log that the archive contains.
+# The archive contains at most HEAD bytes from the beginning of a log and TAIL bytes from its end.
 HEAD, TAIL = 64 << 10, 192 << 10
 REFRESH_S = 15.0
 # The number of seconds between SIGTERM and SIGKILL.
@@ -43,7 +43,8 @@ class Stopped(BaseException):
 
 
 class Run:
-    """A run of one mode: its steps, their working folder, and the folder for results."""
+    """A run of the steps of one mode. work: the folder to which the steps write. out: the folder
+    for the results."""
 
     def __init__(
         self, mode: str, steps: list[Step], work: Path, out: Path, budget_s: float,
@@ -124,8 +125,8 @@ class Run:
             time.sleep(_POLL_S)
 
     def keep(self) -> None:
-        """Write results, table and archive. If one of them cannot be written, report it and write
-        the others."""
+        """Write results, table and archive. If the table cannot be made, write the reason in its
+        place. If a file cannot be written, print the error and return."""
         stem = f"gpu_check-{self.mode}"
         found = {
             "mode": self.mode, "status": self.status, "commit": checkout.commit(),
@@ -191,8 +192,8 @@ def _let_go(group: int) -> None:
 
 
 def archive(work: Path) -> tuple[bytes, list[str]]:
-    """Return (tar.gz of a folder with at most ARCHIVE_BYTES, names of omitted files). The largest
-    files are omitted."""
+    """Return (a tar.gz of the folder, the names of omitted files). The largest files are omitted if
+    the tar.gz would exceed ARCHIVE_BYTES."""
     found = []
     for path in sorted(work.rglob("*")):
         if path.is_file() and not path.name.startswith("."):

@@ -13,7 +13,8 @@ from bench.copies import layout, layout_cases
 from bench.records import checkout
 
 MODES = ("correct", "measure")
-# Factor of the limits in a dry run, which compiles kernels for the emulator on a shared machine.
+# Factor by which time limits are longer in a dry run, which compiles kernels for the emulator on a
+# shared machine.
 SLACK = 6
 # Exit status of a step that cannot run on this machine.
 SKIPPED = 77
@@ -37,7 +38,8 @@ WHOLE = (
     ),
     "--ignore=tests/operators/test_ops_cpu_vs_cuda.py",
 )  # fmt: skip
-# Tests of compilers and of the emulator, which do not depend on a GPU.
+# Options of pytest that exclude tests of compilers and of the emulator. These tests do not depend
+# on a GPU.
 OF_NO_GPU = (
     "--ignore-glob=*_compile.py", "--ignore-glob=*_emulator*", "--ignore-glob=*hostile*",
     "--ignore=tests/cuda/emulator/test_samples.py",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .lines import DEAD, read
 
-# Exit status of pytest if no test is left to run, as after a crash in the last test.
+# Exit status of pytest if there is no test to run. This happens after a crash in the last test.
 _NONE_LEFT = 5
 
 # The step gives up after this number of crashed processes.
@@ -45,7 +45,8 @@ def main(argv: list[str]) -> int:
 
 
 def _part(results: Path, part: tuple[int, int], tests: list[str]) -> bool:
-    """Run one part of the tests to its end. Return True if every test was started."""
+    """Run one part of the tests. After a crash, run the tests that were not started. Return True if
+    every test was started."""
     is_emulated = os.environ.get("GPUTENSOR_CUDA") == "emulator"
     marked = "not oracle" if is_emulated else "not oracle and not emulator"
     command = [

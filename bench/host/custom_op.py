@@ -22,7 +22,8 @@ Side = Callable[[], Any]
 
 
 def _cases(lib: Any, device: str) -> dict[str, Side]:
-    """Define operators in a library's namespace `bench_custom_op`, and return case -> call."""
+    """Define operators in the namespace `bench_custom_op` of a library. Return a dict from case to
+    call."""
     made = lib.ones(4, device=device)
     empty = lib.empty
 

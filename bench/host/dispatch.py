@@ -58,8 +58,8 @@ def _below(lib: Any, key: str) -> Any:
 
 @contextmanager
 def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
-    """Yield case -> (call, expected result). The operators are removed when the `with` block
-    ends."""
+    """Yield a dict from case to (call, expected result). The operators are removed when the `with`
+    block ends."""
     backend = "CPU" if device == "cpu" else "CUDA"
     with ExitStack() as undo:
         define = lib.library.Library(NAMESPACE, "DEF")

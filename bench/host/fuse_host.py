@@ -50,7 +50,7 @@ def measure(rounds: int = 101) -> dict[str, float]:
 
     def recorded() -> None:
         with gt.fuse():
-            _function(x, y)  # the result is dropped, so the operators are recorded but not run
+            _function(x, y)  # nothing keeps the result, so the operators are recorded but not run
 
     def further() -> None:
         with gt.fuse():

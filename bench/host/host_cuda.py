@@ -45,8 +45,8 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
 
 
 def _measure(rounds: int) -> dict[str, Any]:
-    """Return the cases, or the reason why there are none. Call this before the process uses
-    CUDA."""
+    """Return the measured cases, or the reason why they cannot be measured. Call this before the
+    process uses CUDA."""
     from . import stub_driver
 
     try:
@@ -76,7 +76,7 @@ def _measure(rounds: int) -> dict[str, Any]:
 
 
 def _cases() -> dict[str, tuple[Any, int]]:
-    """Return case -> (call, number of kernels that it launches)."""
+    """Return a dict from case to (call, number of kernels that the call launches)."""
     import cupy
 
     import gputensor as gt

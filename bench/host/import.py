@@ -52,7 +52,7 @@ def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
                 inside = _process(statement, path, grown / "caches")
                 whole[name].append(time.perf_counter_ns() - start)
                 within[name].append(inside)
-    # the first round fills the caches of bytecode and of the file system
+    # the first round is not counted, because it fills the caches of bytecode and of the file system
     cases = [
         {
             "name": name,

@@ -76,7 +76,8 @@ def _cases_numpy_like(np_: Any) -> dict[str, Side]:
 
 
 def _sides(device: str) -> dict[str, dict[str, Side]]:
-    """Return library -> case -> callable. Peers that cannot be imported are omitted."""
+    """Return a dict from library to a dict from case to callable. Peers that cannot be imported are
+    omitted."""
     sides = {"gputensor": _cases_torch_like(gt, device)}
     torch = peers.torch(device)
     if torch is not None:

@@ -46,7 +46,7 @@ class Unavailable(Exception):
 
 
 class _Memory:
-    """Replacement of `cupy.cuda.Memory` that allocates host memory."""
+    """Class that replaces `cupy.cuda.Memory` and allocates host memory."""
 
     def __init__(self, size: int) -> None:
         self._bytes = ctypes.create_string_buffer(size + 511)
@@ -55,7 +55,7 @@ class _Memory:
 
 
 class _Module:
-    """Replacement of `cupy.cuda.Module`, whose kernels are never run."""
+    """Class that replaces `cupy.cuda.Module`. Its kernels are never run."""
 
     ptr = 1
 
@@ -79,7 +79,7 @@ def install() -> ctypes.c_ulonglong:
     driver = ctypes.CDLL(_built(), mode=ctypes.RTLD_GLOBAL)
     try:
         import cupy
-    except Exception as error:  # the error has any class if parts of CUDA are missing
+    except Exception as error:  # CuPy raises errors of various classes if parts of CUDA are missing
         raise Unavailable(f"CuPy cannot be imported ({error})") from error
     if cupy.cuda.driver.get_build_version() < 0:
         raise Unavailable("this CuPy is built for no CUDA")

@@ -21,14 +21,14 @@ _FIELDS = {
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """Return name -> value for fields of nvidia-smi, or {} if it fails. Numeric values are
-    converted to numbers."""
+    """Return a dict from name to value for fields of nvidia-smi, or {} if nvidia-smi fails. Numeric
+    values are converted to numbers."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 
 
 def smi(what: str, bus_id: str | None) -> list[list[str]]:
-    """Return the rows of nvidia-smi's output for one GPU, or [] if it fails."""
+    """Return the rows of nvidia-smi's output for one GPU, or [] if nvidia-smi fails."""
     if bus_id is None:
         return []
     command = ["nvidia-smi", f"--id={bus_id}", what, "--format=csv,noheader,nounits"]
@@ -49,7 +49,8 @@ def _number(text: str) -> Any:
 
 
 class Watch:
-    """The GPU's state in each round of a case. device: None on the CPU and on the emulator.
+    """The GPU's state in each round of a case. device: None on the CPU, on the emulator, and
+    without NVML.
 
     timing.alternate calls `is_fair` after each round, which stores the state and returns True if
     the clock was high enough. `state` returns the data for the record.
@@ -71,7 +72,8 @@ class Watch:
         return fair
 
     def state(self) -> dict[str, Any] | None:
-        """Return each quantity's values in all rounds, in order, or None if they are unknown."""
+        """Return each quantity's values in all rounds, in order. Without NVML, return nvidia-smi's
+        present values, or None if they are unknown."""
         if self.device is None:
             found = query(_FIELDS, self.bus_id)
             if not found:

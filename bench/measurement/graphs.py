@@ -27,8 +27,8 @@ class NotRecorded(Exception):
 def replays(
     sides: dict[str, Callable[[], Any]], calls: int, device: str
 ) -> dict[str, Callable[[], Any]]:
-    """Return library -> a function that replays a CUDA graph of `calls` calls. Raises: NotRecorded
-    for the first library that fails."""
+    """Return a dict from library to a function that replays a CUDA graph of `calls` calls. Raises:
+    NotRecorded for the first library that fails."""
     made = {}
     for name, side in sides.items():
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy

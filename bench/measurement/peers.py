@@ -70,7 +70,8 @@ def set_threads(name: str, count: int) -> None:
 
 
 def bus_id(device: str) -> str | None:
-    """Return a real GPU's PCI bus id in the form of NVIDIA's tools, or None for other devices."""
+    """Return the PCI bus id of a real GPU, as NVIDIA's tools write it, or None for other
+    devices."""
     module = cupy(device)
     index = gt.device(device).index or 0
     return None if module is None else str(module.cuda.runtime.deviceGetPCIBusId(index))
@@ -110,13 +111,14 @@ def _import(name: str) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Return library -> version for the libraries that can be imported."""
+    """Return a dict from library to version, for the libraries that can be imported."""
     found = {}
     for name in ("numpy", "ml_dtypes", "torch", "cupy", "cv2", "triton"):
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    # Do not import these two: each is slow to import, and only one benchmark uses it.
+    # numba and dask are slow to import, and one benchmark uses each of them. So they are listed
+    # only if they are already imported.
     for name in ("numba", "dask"):
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)

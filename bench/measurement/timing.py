@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-# (callable, number of calls) -> nanoseconds of all calls together
+# type of functions that time calls: (callable, number of calls) -> nanoseconds of all calls
 Clock = Callable[[Callable[[], Any], int], float]
 
 
@@ -37,7 +37,7 @@ class Sample:
 
     @property
     def quartiles_ns(self) -> list[float]:
-        """The [lower, upper] quartile, as a record contains them."""
+        """The quartiles [lower, upper], in the form of a record."""
         if len(self.ns) < 2:
             return [self.ns[0], self.ns[0]]
         low, _, high = statistics.quantiles(self.ns, n=4)

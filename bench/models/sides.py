@@ -24,7 +24,8 @@ from .networks import Network
 
 Side = Callable[[], Any]
 
-# The least and the greatest number of rounds; no round starts after this number of seconds.
+# The least and the greatest number of rounds, and the time limit in seconds. After the limit, no
+# further round starts.
 LEAST_ROUNDS, ROUNDS, LIMIT_S = 7, 41, 8.0
 # Tolerances relative to the norm, because orders of summation differ. Gradients differ most: a
 # rounding error may change which element is the maximum, or the sign of a relu's input.
@@ -70,8 +71,8 @@ def _near(name: str, what: str, found: Sequence[Any], wanted: Sequence[Any]) -> 
 
 
 def forward(lib: Any, network: Network, module: Any = None) -> Side:
-    """Return a function that runs a forward pass without gradients. module: replaces the network's
-    module if given."""
+    """Return a function that runs a forward pass without gradients. module: if given, it is called
+    in place of the network's module."""
     call = network.module if module is None else module
 
     def side() -> Any:

@@ -30,8 +30,8 @@ def scaled(n: int, scale: int) -> int:
 
 @dataclass(frozen=True)
 class Operand:
-    """One argument of a call. kind: how the elements are made. For `number`, the argument is an
-    int, the size, and not a tensor.
+    """One argument of a call. kind: how the elements are made. For the kind `number`, the argument
+    is not a tensor but an int: the size.
 
     low, high: the range of the elements. For integers `high` is a size, and is divided by `scale`.
     """
@@ -43,8 +43,8 @@ class Operand:
     kind: str = "uniform"
 
     def array(self, seed: str, scale: int = 1) -> Any:
-        """Return the elements as a NumPy array, or a number as an int. The seed determines the
-        elements.
+        """Return the elements as a NumPy array. For the kind `number`, return an int. The seed
+        determines the elements.
 
         A bfloat16 operand is float32 here, because NumPy lacks bfloat16.
         """
@@ -134,7 +134,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Group:
-    """Calls of one family, with the same operands. label: is appended to the name of each call."""
+    """Calls of one family, with the same operands. label: the text that is appended to the name of
+    each call."""
 
     family: str
     operands: Mapping[str, Operand]
@@ -174,8 +175,8 @@ def _names(text: str) -> set[str]:
 
 
 def backward(name: str, text: str, of: str = "x") -> Call:
-    """Return a call that computes the derivatives of `text` for the operands `of`. The forward pass
-    is part of the setup, so it is not timed."""
+    """Return a call that computes the derivatives of `text` with respect to the operands `of`. The
+    forward pass is part of the setup, so it is not timed."""
     # The incoming gradient `g` is neither constant nor equal to the result, because the derivatives
     # of softmax and of norms would then be zero.
     return Call(
@@ -186,6 +187,7 @@ def backward(name: str, text: str, of: str = "x") -> Call:
 
 
 def step(name: str, text: str, of: str) -> Call:
-    """Return a call that computes `text`, its mean, and the derivatives for the operands `of`."""
+    """Return a call that computes the mean of `text`, and its derivatives with respect to the
+    operands `of`."""
     setup = f"[t.requires_grad_() for t in [{of}]]"
     return Call(name, f"torch.autograd.grad({text}.mean(), [{of}])", setup=setup)

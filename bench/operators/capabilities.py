@@ -33,8 +33,8 @@ def chosen(names: Sequence[str]) -> list[str]:
 def run(
     names: Sequence[str], note: Callable[[dict[str, Any]], object] | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Measure at each CPU capability and return the joined data. The main figures are the figures
-    of the highest capability."""
+    """Measure at each CPU capability and return the joined data. Its main figures were measured at
+    the highest capability."""
     parts: dict[str, dict[str, Any]] = {}
     for name in reversed(chosen(names)):
         print(f"bench operators: CPU capability {name}", file=sys.stderr)
@@ -45,7 +45,8 @@ def run(
 
 
 def _part(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Run a separate process and return its data. Raises: RuntimeError if it fails."""
+    """Measure one CPU capability in a separate process, and return the data. Raises: RuntimeError
+    if the process fails."""
     paths = [*map(str, dict.fromkeys(_ROOTS)), os.environ.get("PYTHONPATH", "")]
     around = {VARIABLE: name, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(

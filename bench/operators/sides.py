@@ -22,9 +22,10 @@ THREADS = 2
 SHORT_S = 1e-3
 # Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# If one call of every library together takes longer than this, each is called only three times.
+# If single calls of all libraries take more than this number of seconds in total, each library is
+# called only three times.
 LONG_S = 0.4
-# NumPy is not measured if one call takes longer than this number of seconds.
+# NumPy is not measured if one of its calls takes longer than this number of seconds.
 NUMPY_S = 0.3
 # Tolerances by dtype, relative to each element and to the largest element of the result.
 RTOL = {
@@ -153,8 +154,8 @@ def _near(x: Any, y: Any, rtol: float) -> None:
 def measure(
     case: Case, libraries: Mapping[str, Any], peers: Iterable[str], rounds: int | None, scale: int
 ) -> dict[str, Any]:
-    """Return the measurements of a case. libraries: gputensor and PyTorch. peers: the libraries to
-    time.
+    """Return the measurements of a case. libraries: gputensor and PyTorch, whose results are
+    compared. peers: the libraries whose times are measured besides gputensor's.
 
     Raises: Differs, and any exception that the call raises.
     """
@@ -191,8 +192,8 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """Return NumPy's call, or the reason why it is not measured. NumPy's result is compared with
-    PyTorch's, unless the case has `agree` because its results are not determined."""
+    """Return (NumPy's call, ""), or (None, the reason why NumPy is not measured). NumPy's result is
+    compared with PyTorch's, except for a case with `agree`, whose results are not determined."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:
@@ -218,8 +219,8 @@ def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
 
 
 def _torch_threads(torch: Any, side: Side) -> int:
-    """Return the number of threads, 1 or THREADS, with which PyTorch's call is faster, and set it
-    for PyTorch. A call that takes longer than SHORT_S gets THREADS.
+    """Set PyTorch to 1 or THREADS threads, whichever makes the call faster, and return the number.
+    For a call that takes longer than SHORT_S, the number is THREADS.
 
     Some of PyTorch's functions wake a second thread for 1,000 elements. If threads do not spin
     (measurement/peers.py), this takes longer than the work itself.
@@ -243,7 +244,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the sum of the seconds of one call in every library."""
+    """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:

@@ -144,8 +144,8 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def _main(data: dict[str, Any]) -> str:
-    """Return the highest CPU capability that was measured. The main figures of the record were
-    measured with it."""
+    """Return the highest CPU capability that was measured. The record's main figures were measured
+    at this capability."""
     return str([*data.get("capabilities", [data["capability"]])][-1])
 
 

@@ -24,8 +24,8 @@ _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 
 def commit() -> dict[str, Any] | None:
-    """Return {"hash", "dirty"}, or None if unknown. In a container image it is the commit of the
-    checkout from which the image was built."""
+    """Return the commit as {"hash", "dirty"}, or None if it is unknown. In a container image, this
+    is the commit of the checkout from which the image was built."""
     noted = _noted()
     # The note is read first, because a copied tree may be inside another repository, or may
     # overwrite a checkout of an older commit.

@@ -71,8 +71,8 @@ def _row(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> dict[str
 
 
 def _interval(case: dict[str, Any]) -> tuple[float, float, float]:
-    """Return (low, median, high) of gputensor's time. If the record has times of memcpy, divide by
-    them."""
+    """Return (low, median, high) of gputensor's time. If the record has times of memcpy, each of
+    our times is divided by memcpy's time in the same round."""
     samples = case.get("samples_ns")
     if samples is None:  # the record has only quartiles
         low, high = case["quartiles_ns"]["gputensor"]

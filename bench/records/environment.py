@@ -51,16 +51,17 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def _without_folder(argv: list[str]) -> list[str]:
-    """Return the arguments without `--out FOLDER`, because the folder does not belong to what was
-    measured."""
+    """Return the arguments without `--out FOLDER`, because the folder does not affect the
+    measurement."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--out")
     return parser.parse_known_args(argv)[1]
 
 
 def _python_build() -> str:
-    """Return the interpreter's compiler, and whether its code is in a shared library, where
-    internal calls are slower. Both change host times by a tenth."""
+    """Return text that names the compiler of the Python interpreter, and tells whether the
+    interpreter is in a shared library. Internal calls of a shared library are slower. Both facts
+    change host times by a tenth."""
     try:
         is_shared = "libpython" in Path("/proc/self/maps").read_text()
     except OSError:
@@ -87,8 +88,8 @@ _DISTRIBUTIONS = (
 
 
 def _wheels() -> dict[str, str]:
-    """Return distribution -> hash of its RECORD file, which contains a hash of each installed
-    file."""
+    """Return a dict from distribution to the hash of its RECORD file, which contains a hash of each
+    installed file."""
     found = {}
     for name in _DISTRIBUTIONS:
         try:

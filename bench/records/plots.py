@@ -20,7 +20,8 @@ INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
 STYLE = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
 LIMIT_LABEL = "limit of 32-byte sectors"
-# Peer -> (colour, marker). The markers differ for readers who do not see the colours.
+# Maps a peer to (colour, marker). Peers have different markers for readers who cannot distinguish
+# the colours.
 PEERS = {
     "torch": ("#d9480f", "o"), "torch.compile": ("#9c36b5", "D"), "cupy": ("#2b8a3e", "s"),
     "numpy": ("#0b7285", "^"), "opencv": ("#a07908", "v"),
@@ -115,7 +116,7 @@ def _frame(
 
 
 def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: float) -> None:
-    """Draw the title, the machine and the legend above the axes, each on its own line."""
+    """Draw three lines above the axes: the title, the machine and the legend."""
     figure.text(0.02, 1 - 0.26 / height, title, fontsize=11.5, fontweight="bold", va="center")
     figure.text(0.02, 1 - 0.50 / height, machine(data), fontsize=8, color=MUTED, va="center")
     marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
@@ -192,7 +193,8 @@ def ratio_axis(axes: Any, low: float, high: float) -> None:
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """Draw a mark for each peer. It is to the right of 1 if gputensor is faster."""
+    """Draw a mark for each peer. The mark is to the right of 1 if gputensor is faster than the
+    peer."""
     found = [r for _, c in cases for r in c["ratio"].values()]
     low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
     for (y, _), case in cases:

@@ -22,8 +22,8 @@ from .. import benchmarks
 from . import record as records, tables
 
 RESULTS = Path(__file__).parents[1] / "results"
-# SUMMARY: the name of the block with the means of several records. SUMMARISED: these records, as
-# name -> description.
+# SUMMARY: the name of the block with the means of several records. SUMMARISED: maps the names of
+# these records to descriptions.
 SUMMARY = "summary"
 SUMMARISED = {
     "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",
@@ -65,7 +65,8 @@ def block(name: str, folder: Path, page: Path) -> str:
 
 
 def _summary(folder: Path, page: Path) -> str:
-    """Return one line for each existing record of SUMMARISED. The text ends in a newline."""
+    """Return a table with one line for each existing record of SUMMARISED. The text ends in a
+    newline."""
     peers = ("torch", "torch.compile", "numpy", "cupy")
     rows = []
     for name, what in SUMMARISED.items():
@@ -132,8 +133,8 @@ def _command(benchmark: str, device: str) -> str:
 
 
 def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool:
-    """Update the blocks of a page. only: update the block of this record alone. Return True if the
-    page changed.
+    """Update the blocks of a page. only: update only the blocks of this record and the summary, if
+    it contains the record. Return True if the page changed.
 
     Raises: LookupError if the page has no block for `only`.
     """

@@ -88,7 +88,7 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 
 
 def stem(data: dict[str, Any]) -> str:
-    """Return the name of a record's files without their ending, such as `layout-cpu`."""
+    """Return the name of a record's files without a file name extension, such as `layout-cpu`."""
     return f"{data['benchmark']}-{data['device'].partition(':')[0]}"
 
 
@@ -203,7 +203,8 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
 
 
 def check(record: Any) -> None:
-    """Raise NotARecord if the record violates the schema. The text names the first place."""
+    """Raise NotARecord if the record violates the schema. The error message names the first
+    violation."""
     schema = json.loads(SCHEMA_PATH.read_text())
     wrong = _wrong(record, schema, schema, "record")
     if wrong:
@@ -223,8 +224,8 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _wrong(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
-    """Return the first violation of type, enum, required, properties, additionalProperties or
-    items."""
+    """Return a description of the first violation of `type`, `enum`, `required`, `properties`,
+    `additionalProperties` or `items` of JSON Schema, or None."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     names = schema.get("type", [])

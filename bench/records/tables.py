@@ -74,7 +74,8 @@ def one(data: dict[str, Any], number: int) -> str:
 
 
 def is_gpu(data: dict[str, Any]) -> bool:
-    """Return True for a record of a GPU. Only such records have shares of the sectors' speed."""
+    """Return True for a record of a GPU. Only records of GPUs have speeds relative to transfers of
+    whole memory sectors."""
     return bool(data["device"] != "cpu")
 
 
@@ -101,7 +102,7 @@ def table(head: list[str], rows: list[list[str]], left: int) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rules, *rows))
 
 
-# title, function that returns a case's figure
+# (title, function that returns the value of a case in this column)
 Column = tuple[str, Callable[[dict[str, Any]], float | None]]
 
 

@@ -1,2 +1,2 @@
-"""Text of the generated files: each module returns the text of the files that its docstring
-names."""
+"""Text of the generated files: each module here makes the text of the files that the module's
+docstring names."""

@@ -22,8 +22,9 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """Return the docstring's lines. If a public function exists, the docstring of a method refers
-    to the function of the same name, and the docstring of an in-place form to the functional form.
+    """Return the docstring's lines. The docstring of a method only refers to the function of the
+    same name, if there is one. The docstring of an in-place form refers in the same way to the
+    function of the functional form.
 
     ops: the overloads of one name; the `doc` of the first one is used. parameters: as in the
     signature, with defaults.
@@ -59,7 +60,7 @@ def _wrapped(summary: str, tail: list[str]) -> list[str]:
 
 
 def _broken(line: str) -> list[str]:
-    """Return the line, wrapped so that the closing quotes fit behind it."""
+    """Return the line, wrapped so that closing quotes fit after the last part."""
     if len(line) <= WIDTH - 7 or line.startswith(">>>"):
         return [line]
     margin = " " * (len(line) - len(line.lstrip()))

@@ -1,4 +1,5 @@
-"""Text of the modules in _generated that do not depend on operators: they load families lazily."""
+"""Text of the modules in _generated that load families lazily. This text does not depend on
+operators."""
 
 from __future__ import annotations
 

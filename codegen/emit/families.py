@@ -1,6 +1,6 @@
-"""Text of _generated/families/<family>.py, which has the functions of a family's operators, and of
-_generated/index.py. The index maps each name to its family, so that a family is loaded on first
-use.
+"""Text of the modules _generated/families/<family>.py and _generated/index.py. A family's module
+has the functions of its operators. The index maps each name to its family, so that a family is
+loaded on first use.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
         family = following
     return found'''
 
-# matches calls in code, such as `calls.view` and `_calls.view`
+# matches uses of the module `calls` in code, such as `calls.view` and `_calls.view`
 _USE = re.compile(r"\b_?calls\.(\w+)")
 _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
@@ -200,8 +200,8 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Return the lines of a dict: for each module such as linalg, the families and functions. A
-    function has its name in the module, such as `inv` for linalg_inv."""
+    """Return the source lines of a dict from each module, such as linalg, to its functions, grouped
+    by family. A function is listed under its name in the module, such as `inv` for linalg_inv."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -211,9 +211,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the module with a dict from family and loop to dtypes. If a row needs only this loop,
-    its dtypes are used, otherwise the dtypes of a row that needs several loops. For example,
-    `clamp_min` accepts bool, but `clamp` with two bounds does not.
+    """Return the text of a module with a dict from family and loop to dtypes. A loop's dtypes come
+    from the row that needs only this loop. If there is no such row, they come from a row that needs
+    several loops. For example, `clamp_min` accepts bool, but `clamp` with two bounds does not.
 
     Raises: LookupError if two rows give a loop different dtypes.
     """

@@ -31,7 +31,8 @@ def functions(model: Model, base: str) -> list[list[str]]:
 
 
 def methods(model: Model, base: str) -> list[list[str]]:
-    """Return the method or property of a public name, and its special methods such as `__add__`."""
+    """Return the method or property of a public name, and the operator's special methods such as
+    `__add__`."""
     aliases = model.aliases("method")
     blocks = [[f"Tensor_{base} = Tensor_{aliases[base]}"]] if base in aliases else []
     for variant in ("method", "property"):
@@ -83,7 +84,7 @@ def faces(op: Op) -> list[list[str]]:
 
 
 def nn_type(name: str, kind: Any, default: str) -> str:
-    """Return the type of a parameter of a function of gt.nn.functional, as text for `declares`."""
+    """Return the type of a parameter of a gt.nn.functional function, as text for `declares`."""
     if name == "reduction":
         return "str"
     if kind is None:
@@ -96,8 +97,8 @@ def nn_type(name: str, kind: Any, default: str) -> str:
 
 
 def _nn_argument(function: str, name: str, kind: Any, given: Mapping[str, str]) -> str:
-    """Return the expression that a function of gt.nn.functional passes to the operator for one of
-    its parameters."""
+    """Return the expression that the gt.nn.functional function `function` passes to the operator
+    for the parameter `name`."""
     if name == "reduction":
         old = [item for item in ("size_average", "reduce") if item in given]
         return f'_reduction("{function}", {", ".join([name, *old])})'
@@ -211,8 +212,8 @@ def signature(it: Public) -> list[str]:
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
-    """Return NumPy's name -> our name for the parameters that the function accepts under both
-    names.
+    """Return a dict from NumPy's name to our name, for parameters that the function accepts under
+    both names.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has no
     NumPy name if a required parameter follows it.
@@ -378,7 +379,9 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
-    # if an overload has short cuts, it collects its key set after the lookup of the short cut
+    # All cases share the lines that collect the key set if they have the same tensor arguments and
+    # no short cuts. An overload with short cuts collects its key set after the lookup of the short
+    # cut.
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = gather.gathered(ops[-1]) if shared else []

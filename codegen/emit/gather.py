@@ -15,7 +15,8 @@ from ..text import condition, indent, Line, wrap
 
 
 def expression(op: Op) -> str:
-    """Return an expression: the OR of the key sets of an operator's Tensor arguments, or ""."""
+    """Return the expression that ORs the key sets of an operator's Tensor arguments. Return "" if
+    there are no such arguments."""
     at = {argument.name: parameter(argument.name) for argument in op.tensors}
     tensors = op.tensors
     if len(tensors) == 2 and op.numbers == (tensors[1].name,):
@@ -79,9 +80,9 @@ def short_cut(
 ) -> list[str]:  # fmt: skip
     """Return lines that look up a short cut by the tensors' geometries and call it if there is one.
     The short cut receives all arguments except an `alpha` of 1. guards: tests that must hold before
-    the lookup. arguments: argument -> the expression that replaces it, as in `call`. numbers:
-    tensor arguments that may be numbers, if they differ from `op.numbers`. made: the expression to
-    return for the result `made`."""
+    the lookup. arguments: a dict from an argument to the expression that is passed in its place, as
+    in `call`. numbers: tensor arguments that may be numbers, if they differ from `op.numbers`.
+    made: the expression to return for the result `made`."""
     if op.short:
         return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
@@ -127,8 +128,8 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
 def _by_arguments(
     op: Op, guards: Sequence[str], standing: Mapping[str, str], made: str
 ) -> list[str]:
-    """Return lines that look up a short cut whose key contains further arguments. A call with an
-    argument of the wrong type takes the full dispatch."""
+    """Return lines that look up a short cut whose key contains arguments besides the tensors. A
+    call with an argument of the wrong type takes the full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
     tensors = [argument.name for argument in op.tensors]
@@ -141,7 +142,7 @@ def _by_arguments(
         elif argument.name in found_by and kind.is_list:
             may_hash = False  # the short cut itself checks the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            # it may be any object, because native code passes on unchecked arguments
+            # the argument may be any object, because native code passes unchecked arguments
             may_hash = False
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
@@ -176,7 +177,8 @@ _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
 
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
     """Return lines that set `key_set` to the call's key set. before: lines that come first, such as
-    the lookup of a short cut. An invalid operand raises AttributeError in either part."""
+    the lookup of a short cut. If an operand may be a number, both parts are in one `try`, because
+    an invalid operand raises AttributeError in either of them."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:

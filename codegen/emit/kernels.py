@@ -94,8 +94,8 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
 
 
 def _kernel(op: Op, name: str) -> str:
-    """Return the kernel as an expression: a function of native/<family>.py, or a kernel derived
-    from another operator's."""
+    """Return an expression for the kernel: a function of native/<family>.py, or a kernel that is
+    made from another operator's kernel."""
     if not op.follows:
         return f"_{op.identifier}" if name == op.composition else f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):

@@ -26,8 +26,8 @@ FAMILIES = ("activation", "binary", "comparison", "criterion", "special", "terna
 # and the tests expect exactly the rounding errors of SciPy's functions.
 _POLYNOMIAL = re.compile(r"\b(recurrence|chebyshev)\(")
 _FUNCTOR = re.compile(r"^struct (\w+) .*?^\};", re.DOTALL | re.MULTILINE)
-# Calls of functions that are compiled for complex dtypes only on GPUs. On the CPU, NumPy's
-# functions are as fast.
+# Pattern of function calls. A functor with such a call is compiled for complex dtypes only on GPUs,
+# because on the CPU NumPy's complex functions are as fast.
 _COMPLEX_FUNCTION = re.compile(
     r"::of\(|math_hypot|complex_\w+\(|power\(|log_of_sum|logistic|atan2|angle_of"
 )
@@ -38,8 +38,8 @@ _INTEGER_DIVISION, _ASSERTION = re.compile(r"\bb == 0"), re.compile(r"\bassert\(
 
 
 def _takes(functor: str, dtype: Any) -> bool:
-    """Return True if a functor is compiled for the CPU with this dtype. The row must allow the
-    dtype."""
+    """Return True if a functor is compiled for the CPU with this dtype. Call this only for dtypes
+    that the row of the YAML allows."""
     of = paths.load_module("core.dtype")
     if _ASSERTION.search(functor):
         return False
@@ -49,7 +49,8 @@ def _takes(functor: str, dtype: Any) -> bool:
 
 
 def _functors(family: str) -> dict[str, str]:
-    """Return the text of each functor of a family's .cu file that may be compiled, by its name."""
+    """Return a dict from name to text, for functors in a family's .cu file that may be compiled for
+    the CPU."""
     text = paths.cuda_kernels(family).read_text(encoding="utf-8")
     found = {functor[1]: functor[0] for functor in _FUNCTOR.finditer(text)}
     if family != "special":

@@ -28,9 +28,9 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def node_names(model: Model) -> dict[str, str]:
-    """Return operator -> the name of its node class. An in-place form uses the class of its
-    functional form. The copy of a view uses a class with the suffix `_copy`, which is made when the
-    copy is registered.
+    """Return a dict from each operator to the name of its node class. An in-place form uses the
+    class of its functional form. The copy of a view uses a class with the suffix `_copy`, which is
+    made when the copy is registered.
 
     The numbers in the names follow PyTorch's derivatives.yaml. If we lack some of PyTorch's
     overloads, the field `node` gives the name.
@@ -67,8 +67,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (name, `keep`) of the first class with this content. A later class with
-    # the same content becomes a subclass of the first.
+    # Maps the content of a class to (name, `keep`) of the first class with this content. Later
+    # classes with the same content become subclasses of the first class.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -88,7 +88,7 @@ def nodes(model: Model, family: str) -> Nodes:
 
 class _Asking(ast.NodeTransformer):
     """Transformer that replaces properties of operands in a formula, such as `self.shape`, by
-    names. asked: name -> the expression that the name replaces."""
+    names. asked: maps a name to the expression that the name replaces."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -170,7 +170,7 @@ class _Formula:
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
-    """Return the formulas by operand, in the order of the schema."""
+    """Return a dict from operand to formula, in the order of the schema."""
     return {
         a.name: _Formula(op, op.derivatives[a.name])
         for a in op.arguments
@@ -196,8 +196,8 @@ def _slots(op: Op) -> list[str]:
 
 
 def _kept(op: Op) -> dict[str, str]:
-    """Return slot -> expression over the call's arguments, for saved values that are not
-    tensors."""
+    """Return a dict from slot to an expression over the call's arguments, for saved values that are
+    not tensors."""
     found: dict[str, str] = {}
     for formula in _formulas(op).values():
         for name, expression in formula.asked.items():
@@ -209,8 +209,8 @@ def _kept(op: Op) -> dict[str, str]:
 
 
 def _held(name: str, kind: Type) -> str:
-    """Return the expression that saves an argument. A list is copied, and a tensor in place of a
-    number is replaced by its value, because the list or the tensor may change later."""
+    """Return the expression that saves an argument. Lists and tensors may change later. So a list
+    is copied, and a tensor that is given in place of a number is replaced by its value."""
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:
@@ -227,7 +227,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _tuple(targets: str, names: Sequence[str]) -> list[str]:
-    """Return the assignment of a tuple of strings."""
+    """Return the lines that assign the names to `targets`, as a tuple of strings."""
     if len(names) < 2:
         return [f"{targets} = {_quoted(names)}"]
     return wrap(f"{targets} = (", [f'"{name}"' for name in names], ")")
@@ -264,8 +264,8 @@ def _body(op: Op) -> list[str]:
     lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
-        # written without a loop, because every backward calls it, and a loop over names costs 200
-        # ns
+        # `release` assigns each slot without a loop. Every backward pass calls `release`, and a
+        # loop over the names would cost 200 ns.
         lines += ["def release(node):"]
         emptied = [""]
         for target in [f"node.{slot} = " for slot in saved]:
@@ -342,8 +342,8 @@ def line(head: str, expression: str, tail: str, room: int) -> list[str]:
 
 
 def _keeps(model: Model, op: Op) -> list[str]:
-    """Return the method `keep`. Add `keep_inplace` if an in-place form overwrites a value that the
-    derivative needs."""
+    """Return the lines of the method `keep`. If an in-place form overwrites a value that the
+    derivative needs, also return the method `keep_inplace`."""
     lines = _keep(op, "keep", op.kind == "inplace")
     saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
     if saves_self and any(o.source is op and o.kind == "inplace" for o in model.ops):

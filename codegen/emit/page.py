@@ -57,8 +57,8 @@ def _row(op: Op) -> str:
 
 
 def _autocast(op: Op) -> str:
-    """Return an operator's autocast policy, with the device types if it does not apply to all of
-    them."""
+    """Return an operator's autocast policies. Name the device types of a policy unless it applies
+    to all of them."""
     devices: dict[str, list[str]] = {}
     for device, policy in op.autocast.items():
         devices.setdefault(policy, []).append(device)

@@ -153,7 +153,8 @@ def _tracks(name: str, n: int) -> list[str]:
 
 
 def _plain(shape: str) -> str:
-    """Return the condition that no operand has a history. Numbers are recognised by their type."""
+    """Return the condition that no operand has an autograd history. Numbers are recognised by their
+    type."""
     tests = {
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
@@ -187,8 +188,9 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Letter of an argument without a derivative -> the test that the argument is a tensor. The test
-# must precede reads of the tensor's history.
+# Maps the letter of an argument without a derivative to a test that the argument is a tensor. This
+# test comes before the test for an autograd history, because numbers and None have no attribute for
+# the history.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
 
 

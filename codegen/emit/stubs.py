@@ -46,7 +46,7 @@ _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
 
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}
 
-# A kernel in a dispatch table returns the operator's result, usually one tensor.
+# A dispatch table is generic in the type of its kernels' result, which usually is one tensor.
 OPERATORS = """from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -67,8 +67,8 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """Return stubs of public functions. module: "linalg" or similar, for the functions of that
-    module with their short names."""
+    """Return stubs of public functions. module: a module such as "linalg", whose functions are
+    listed under their short names, or "" for gt."""
     prefix = f"{module}_" if module else ""
     # names that gputensor/__init__.py imports under `TYPE_CHECKING` have no stub here
     by_hand = set() if module else {name for _, name in exports()}
@@ -120,8 +120,9 @@ def methods(model: Model) -> str:
 def _stub(
     model: Model, lines: list[str], *, with_operands: bool = False, defines_results: bool = False
 ) -> str:  # fmt: skip
-    """Return the stub with the types of the named results that it uses. functions.pyi defines the
-    results of its functions; the other stubs import them."""
+    """Return the text of a stub file from the lines of its definitions. Add the types of named
+    results that the lines use. functions.pyi defines the result types of its functions, and the
+    other stub files import them from it."""
     imports = IMPORTS
     if with_operands:
         imports = imports.replace("from ..", "import numpy as np\n\nfrom ..", 1) + OPERANDS
@@ -157,8 +158,8 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 def operators(model: Model, named: set[str]) -> str:
     """Return the stubs of the module `operators`. Operators that return one tensor need no stub,
-    because this is the default. named: identifiers of the operators that get a stub in any case,
-    because code uses them by name."""
+    because `__getattr__` declares this type for all names without a stub. named: identifiers of the
+    operators that get a stub in any case, because code uses them by name."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + joined([*lines, ""])
@@ -194,8 +195,8 @@ def _signatures(it: Public, op: Op) -> list[list[str]]:
 
 
 def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
-    """Return the parameter lists of an overload: one list, or a second list with `axis` in place of
-    a required `dim`. An optional `dim` and `axis` are in one list."""
+    """Return the parameter lists of an overload. If `dim` is required, there are two lists: one
+    with `dim` and one with `axis`. If `dim` is optional, one list has both."""
     names = [item.partition(":")[0] for item in items]
     taken = [item.partition("=")[0] for item in signature(it)]
     if "dim" not in names or "axis" not in taken:
@@ -213,8 +214,8 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Return the overloads to declare. Of overloads with the same parameters, only the first is
-    declared."""
+    """Return the overloads to declare. Among overloads with the same parameters, only the first one
+    is declared."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
         for op in reversed(ops)
@@ -223,7 +224,8 @@ def _distinct(ops: Sequence[Op]) -> list[Op]:
 
 
 def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
-    """Return the parameters of one overload. spread: write the list of ints as `*size`."""
+    """Return the parameters of one overload. spread: True if the list of ints is written as
+    `*size`."""
     found: list[str] = []
     for argument in op.taken.positional:
         if it.is_method and argument.name == "self":

@@ -1,1 +1,2 @@
-"""Text of the functions of short cuts, composed of common parts; forms.py joins them."""
+"""Text of the functions of short cuts. The functions consist of common parts, and forms.py joins
+all functions to one module."""

@@ -13,9 +13,10 @@ from .parts import (
 def functional(
     name: str, n: int, has_number: bool = False, n_params: int = 0, is_element: bool = False
 ) -> list[str]:
-    """Return the form that calls loop(*arrays), which returns the result's array. n_params: if not
-    0, the form calls loop(*arrays, *behind), where `behind` are stored arguments. is_element: pass
-    a number as an array of one element; see `element_of`."""
+    """Return the form that calls loop(*arrays), which returns the result's array. n_params: the
+    number of arguments after the operands. If it is not 0, the form calls loop(*arrays, *behind),
+    where `behind` are stored arguments. is_element: True if a number is passed as an array of one
+    element; see `element_of`."""
     operands = OPERANDS[:n]
     given = [*operands, *(["other"] if has_number else [])]
     passed = ", ".join([*given, *PARAMS[:n_params]])
@@ -104,8 +105,8 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def scaled(name: str, is_inplace: bool) -> list[str]:
-    """Return the form with alpha. It declines calls that autograd records, because the node would
-    also have to save alpha."""
+    """Return the form with alpha. The form declines calls that autograd records, because their
+    nodes would have to save alpha, too."""
     operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
     what = "self" if is_inplace else "the loop's result"
     doc = f"(self, other, alpha) -> {what}. alpha: a float up to `largest`."

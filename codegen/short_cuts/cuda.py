@@ -27,8 +27,9 @@ ALLOCATED = [
 
 
 def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
-    """Return lines that compute the operands' addresses. low_bits: a mask of bits that must be 0.
-    For other addresses the full dispatch is used, which may choose another kernel."""
+    """Return lines that compute the operands' addresses. low_bits: a mask of the address bits that
+    must be 0. For other addresses, the lines leave the short cut, and the full dispatch may choose
+    another kernel."""
     lines = [
         f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
         for x, storage, operand in zip(ARRAYS, storages, operands)
@@ -41,8 +42,8 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """Return the functional form. With params, it handles only calls with the params of the stored
-    launch."""
+    """Return the functional form. If the operator has params, the form handles only calls with the
+    params of the stored launch."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
     closed += ["low_bits", "params"] if n_params else []

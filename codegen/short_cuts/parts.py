@@ -52,11 +52,11 @@ def kept(n: int) -> list[str]:
 
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
-    """Return lines that leave the short cut unless all sizes are ints, because the key of the
-    lookup does not distinguish 1 from 1.0 and True. n: the number of sizes, if known. A call
-    usually passes the same objects as the call before, so the test by identity, which is the
-    cheapest, comes first. known: the name of the previous tuple of sizes, which may be passed
-    again."""
+    """Return lines that leave the short cut unless all sizes are ints. This test is needed because
+    the key of the lookup does not distinguish 1 from 1.0 and True. A call usually passes the same
+    objects as the previous call. So the lines first compare by identity, which is the cheapest
+    test. n: the number of sizes, if known. known: the name of the previous tuple of sizes, which is
+    not tested again."""
     if known:
         return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:
@@ -85,8 +85,9 @@ def others(n: int, on: str) -> list[str]:
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
     """Return lines that leave the short cut unless the operands' keys and the thread's state are
-    plain, and that make an autograd node if the call is recorded. in_chains: within `gt.fuse`, call
-    the table's function for chains, which returns None if the operator must run immediately."""
+    plain. If autograd records the call, the lines make a node. in_chains: True if the lines, within
+    `gt.fuse`, call the table's function for chains. This function returns None if the operator must
+    run immediately."""
     begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
@@ -105,9 +106,9 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
 
 
 def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str = "") -> list[str]:
-    """Return lines that leave the short cut if an operand has other keys or another device, if
-    autograd must act on an operand, or if the thread's state is not plain. is_written: the call
-    writes to the first operand."""
+    """Return lines that leave the short cut if an operand does not have the keys `keys` or the
+    device `device`, if autograd must act on an operand, or if the thread's state is not plain.
+    is_written: the call writes to the first operand."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
         reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])
@@ -154,15 +155,16 @@ def apart(theirs: str, written: str, read: str) -> list[str]:
     return unless(f"{is_asked} and _may_share({written}, {read})")
 
 
-# Variables for an element made from a number: the number, and the array of one element. One
-# assignment stores both, so that they match even if several threads assign.
+# NUMBER: the variable for the array of one element that is made from a number. LAST: the line that
+# initialises `last`, the pair of the previous number and its array. One assignment stores the pair,
+# so that number and array match even if several threads assign.
 NUMBER, LAST = "number", ("last = (None, None)",)
 
 
 def element_of(name: str) -> list[str]:
-    """Return lines that convert a number to an array of one element, because NumPy takes twice as
-    long for a Python number. The array is kept, because programs usually pass the same number
-    again."""
+    """Return lines that convert a Python number to an array of one element, because a NumPy
+    function takes twice as long with a Python number. The array is stored, because programs usually
+    pass the same number again."""
     return [
         f"known, {NUMBER} = last",
         f"if {name} is not known:",
@@ -175,8 +177,8 @@ def run(
     given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
 ) -> list[str]:
     """Return lines that run the loop without NumPy's warnings. overflow: if given, the lines also
-    leave the short cut after an OverflowError, with this text as a comment. before: lines that run
-    before the loop, within the same `try`."""
+    leave the short cut after an OverflowError, and contain this text as a comment. before: lines
+    that run before the loop, within the same `try`."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
     later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [

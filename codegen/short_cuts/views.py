@@ -81,8 +81,7 @@ def recorded() -> list[str]:
 
 
 def views() -> list[str]:
-    """Return a tuple of the view forms that are looked up by sizes, one for each number of
-    sizes."""
+    """Return the source text of VIEWS, a tuple with one view form for each number of sizes."""
     names = each("view_{}", range(1, len(SIZES) + 1))
     return wrap("VIEWS = (", names, ")")
 

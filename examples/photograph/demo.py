@@ -221,8 +221,8 @@ def _trace(view: Any) -> list[str]:
 
 
 def _walks(ours: State, device: Any) -> list[dict[str, Any]]:
-    """Return the coalesced layouts of four copies. The first one is small enough to follow by
-    hand."""
+    """Return the coalesced layouts of four copies. The first copy is small enough for a reader to
+    check the layout by hand."""
     small = gt.empty(1, 64, 5, 4, device=device)
     copies = [
         ("1,64,5,4 to channels_last", small.contiguous(memory_format=gt.channels_last), small),

@@ -14,7 +14,7 @@ from gputensor.cli.output import BAD_INPUT, Refusal, brackets
 INK, MUTED, LINE = "#22262b", "#6b7078", "#c9ced6"
 CHANNELS = (("R", "#d64545"), ("G", "#3a9b4e"), ("B", "#3b6fd4"))
 LIBRARIES = {"gputensor": "#1f6fd0", "PyTorch": "#e07a4f", "NumPy": "#7fa8b3", "CuPy": "#7db38a"}
-# The steps whose times are drawn -> their labels.
+# Maps the steps whose times are drawn to their labels.
 TIMED = {
     "packed": "uint8 NHWC to normalised\nfloat32 NCHW",
     "nchw": "NHWC to NCHW, float32",
@@ -152,8 +152,8 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
 
 
 def _cell(x: float, y: float, colour: str, depth: float) -> Any:
-    """Return a filled rectangle for one element. depth: the brightness as a fraction of the
-    colour's; small elements are darker."""
+    """Return a filled rectangle for one element. depth: the factor by which the colour's brightness
+    is multiplied, so that small elements are darker."""
     rgb = np.array(import_module("matplotlib.colors").to_rgb(colour)) * depth
     patches = import_module("matplotlib.patches")
     return patches.Rectangle((x + 0.04, y), 0.92, 0.8, facecolor=rgb, edgecolor="none", zorder=2)

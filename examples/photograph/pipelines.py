@@ -42,7 +42,7 @@ STEPS = (
     Step("cropped", ".contiguous()", "crop"),
     Step("image", "(x * std + mean + 0.5).to(uint8).contiguous()", "as_nhwc"),
 )
-# The views that steps read: name -> code.
+# Maps the names of the views that steps read to their code.
 VIEWS = {
     "as_nchw": ".permute(0, 3, 1, 2)",
     "crop": "[:, :, {0}, {1}]",
@@ -204,7 +204,8 @@ class Arrays(Pipeline):
 
 
 def peers(device: Any, is_emulated: bool) -> dict[str, Callable[[], Pipeline]]:
-    """Return the libraries that can run on this device, by name. NumPy is the reference."""
+    """Return a dict from the name of each library that can run on this device to a function that
+    makes its pipeline. NumPy is the reference."""
     found: dict[str, Callable[[], Pipeline]] = {"numpy": lambda: Arrays(np, "NumPy", "cpu")}
     on_gpu = device.type == "cuda" and not is_emulated
     if on_gpu:

@@ -50,8 +50,8 @@ def _layouts(steps: list[dict[str, Any]]) -> str:
 
 
 def _two_lines(code: str) -> tuple[str, str]:
-    """Return code as two lines. If it is too long for a table, it is split before a method's dot or
-    after a bracket."""
+    """Return code as two lines. Code that is too long for a table is split before the last dot or
+    after a bracket. Otherwise the second line is empty."""
     if len(code) <= 34:
         return code, ""
     cut = code.rfind(".", 1) if code.rfind(".", 1) > 0 else code.find("(") + 1

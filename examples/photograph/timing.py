@@ -27,7 +27,8 @@ class Contestant:
 
 
 def take_turns(contestants: list[Contestant], rounds: int) -> dict[str, float]:
-    """Return the median seconds of a call, by name. Each round runs each contestant once."""
+    """Return a dict from contestant to the median seconds of a call. Each round takes one sample of
+    each contestant."""
     calls = {
         c.name: max(1, math.ceil(_SAMPLE_SECONDS / max(_sample(c, 1), 1e-7))) for c in contestants
     }

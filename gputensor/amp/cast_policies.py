@@ -17,14 +17,14 @@ from .casting import DEVICES, PRIVATE, AutocastDevice
 POLICIES = (
     "lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote", "banned",
 )  # fmt: skip
-# Autocast key -> (operator, policy) for each registration, oldest first. The policies of
+# Maps an Autocast key to (operator, policy) of each registration, oldest first. The policies of
 # native_functions.yaml are not included.
 _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 
 
 def policies(device_type: str) -> dict[str, Policy]:
-    """Return operator -> policy for a device type, such as `{"aten::mm": "lower_precision_fp",
-    ...}`."""
+    """Return a dict from operator to policy for a device type, such as `{"aten::mm":
+    "lower_precision_fp", ...}`."""
     return _policies(find(device_type, "policies"))
 
 
@@ -34,7 +34,8 @@ def _policies(known: AutocastDevice) -> dict[str, Policy]:
 
 
 def policies_of(name: str) -> dict[str, str]:
-    """Return device type -> policy for an operator. `gputensor ops` prints it."""
+    """Return a dict from device type to policy for an operator. `gputensor ops` prints this
+    dict."""
     found = {d.type: _policies(d).get(name) for d in DEVICES if d.type is not None}
     return {device: str(policy) for device, policy in found.items() if policy is not None}
 
@@ -70,7 +71,8 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 def register_device(
     device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, Policy] | None, site: str
 ) -> Handle:
-    """Register autocast for the device at PrivateUse1. Return a handle that undoes it."""
+    """Register autocast for the device at PrivateUse1. Return a handle that undoes the
+    registration."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
         rule = "be floating dtypes, at least one"
@@ -90,7 +92,8 @@ def register_device(
 
 
 def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
-    """Return the policies by the operators' full names. Raise for an unknown operator or policy."""
+    """Return a dict from the operators' full names to policies. Raise an error for an unknown
+    operator or policy."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(dispatcher.qualified(name))

@@ -76,7 +76,7 @@ PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
 DEVICES = (CPU, CUDA, PRIVATE)
 
 AUTOCAST = tls.AUTOCAST
-# Set of Autocast keys of a call -> the device of the highest key, whose kernel runs first.
+# Maps the set of Autocast keys of a call to the device of the highest key, whose kernel runs first.
 device_of: dict[int, AutocastDevice] = {}
 for _device in DEVICES:
     device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}
@@ -86,7 +86,7 @@ for _device in DEVICES:
 
 
 def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
-    """Return True for a floating tensor on the device, except float64."""
+    """Return True for a tensor of float32, float16 or bfloat16 on the device."""
     return x._geometry.dtype in _CASTABLE and x._device.type == device.type
 
 
@@ -114,7 +114,7 @@ def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list
 
 def widest(device: AutocastDevice, *tensors: Any) -> dtype:
     """Return the dtype to which the policy `promote` casts: the smallest dtype that represents the
-    lower precision and all operands.
+    lower precision and all eligible operands.
 
     PyTorch raises for an operand of the other 16-bit dtype; here ordinary promotion applies.
     """
@@ -133,7 +133,8 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An entered block: the state to restore at its end, its cache, and its autocast object."""
+    """An autocast block that was entered: the state to restore at its end, its cache, and the
+    `autocast` object through which it was entered."""
 
     outer: Block | None
     cache: WeightCache
@@ -201,7 +202,7 @@ class WeightCache:
 
 
 class ToCopyBackward0(Node):
-    """The node of a weight's cast. Its backward returns the gradient in float32."""
+    """The autograd node of a weight's cast. Its backward converts the gradient to float32."""
 
     __slots__ = ()
 
@@ -210,8 +211,8 @@ class ToCopyBackward0(Node):
 
 
 def _is_weight(x: Tensor) -> bool:
-    """Return True for a leaf that requires grad and is not a view, unless the tensor's class has a
-    handler."""
+    """Return True for a leaf that requires grad and is not a view, unless the tensor's class
+    overrides `__gputensor_dispatch__`."""
     meta = x._autograd
     return (
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None

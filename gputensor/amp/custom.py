@@ -71,7 +71,7 @@ def _check_context(ctx: Any, op: str) -> None:
 
 
 def _cast(value: Any, to: dtype, device: AutocastDevice) -> Any:
-    """Return nested tuples, lists and dicts with eligible tensors cast."""
+    """Cast the eligible tensors in nested tuples, lists and dicts to the dtype `to`."""
     if isinstance(value, Tensor):
         return cast(value, to, device)
     if isinstance(value, dict):

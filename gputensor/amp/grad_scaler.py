@@ -29,8 +29,8 @@ class OptState(Enum):
 
 
 class _Optimizer:
-    """State of an optimizer since the last `update`. found: device -> 1.0 if a gradient on it is
-    inf or NaN, else 0.0."""
+    """State of an optimizer since the last `update`. found: maps a device to 1.0 if a gradient on
+    the device is inf or NaN, else to 0.0."""
 
     __slots__ = ("stage", "found")
 
@@ -269,8 +269,8 @@ def _gradients(optimizer: Any) -> Iterator[Tensor]:
 
 
 def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
-    """Multiply gradients in place. Return device -> 1.0 if a gradient on it is inf or NaN, else
-    0.0."""
+    """Multiply gradients in place. Return a dict that maps a device to 1.0 if a gradient on the
+    device is inf or NaN, else to 0.0."""
     if any([g.dtype is float16 for g in gradients]):
         raise errors.float16_gradients()
     inverse = inverse.float()

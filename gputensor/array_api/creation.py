@@ -38,7 +38,7 @@ def asarray(
 ) -> Tensor:
     """Convert numbers, nested sequences of numbers, or an array. Share the memory if possible."""
     if copy is None and isinstance(obj, np.ndarray) and min(obj.strides, default=0) < 0:
-        obj = obj.copy()  # a tensor's strides are not negative
+        obj = obj.copy()  # tensors cannot have negative strides
     return gt.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 

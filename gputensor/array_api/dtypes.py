@@ -26,7 +26,8 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
-    """Return the standard's dtypes of a kind as a dict by name; all dtypes for None."""
+    """Return a dict that maps names to the standard's dtypes of this kind. For None, the dict
+    contains all dtypes."""
     kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
     for each in kinds:
         if each not in _KINDS:

@@ -21,8 +21,8 @@ Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 def one(name: str, doc: str, operator: str = "", module: Any = gt) -> Any:
     """Return the standard's function `name`, which takes one tensor. The function calls the
-    operator of `module` called `operator`, by default the operator called `name`."""
-    # look up the operator at the first call, because the look-up may load a family
+    operator of `module` that is named `operator`, or `name` if `operator` is empty."""
+    # look up the operator at the first call, because the look-up may load an operator family
     call: Callable[..., Tensor] | None = None
 
     def function(x: Tensor, /) -> Tensor:
@@ -155,7 +155,7 @@ def tanh(x: Tensor, /) -> Tensor:
     found = gt.tanh(x)
     if not x.is_complex():
         return found
-    # For an infinite real part, the imaginary part of the result is a zero. In C it has the sign of
-    # sin(2 imag(x)); the standard requires the sign of imag(x).
+    # For an infinite real part, the imaginary part of the result is a zero. In C this zero has the
+    # sign of sin(2 imag(x)); the standard requires the sign of imag(x).
     signed = gt.complex(gt.real(found), gt.copysign(gt.imag(found), gt.imag(x)))
     return gt.where(gt.isinf(gt.real(x)), signed, found)

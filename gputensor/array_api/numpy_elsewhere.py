@@ -35,8 +35,9 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise an error if a slice has no elements. Dask calls reductions on empty arrays to find the
-    dtypes of their results, and searches for NumPy's wording, so the error has this wording."""
+    """Raise an error if a slice has no elements. The message contains NumPy's wording, because Dask
+    calls reductions on empty arrays to find result dtypes, and searches the error for this
+    wording."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)

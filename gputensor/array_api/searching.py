@@ -26,12 +26,14 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first maximum; for axis None, in the flattened tensor."""
+    """Return the index of the first maximum. If axis is None, return its index in the flattened
+    tensor."""
     return gt.argmax(x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first minimum; for axis None, in the flattened tensor."""
+    """Return the index of the first minimum. If axis is None, return its index in the flattened
+    tensor."""
     return gt.argmin(x, axis, keepdims)
 
 

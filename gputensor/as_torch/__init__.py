@@ -60,15 +60,15 @@ def is_installed() -> bool:
 
 
 class _Again:
-    """Object whose unpickling calls `install`. A process that `multiprocessing` starts with a new
-    interpreter unpickles it before it imports the program's module."""
+    """Object that calls `install` when it is unpickled. If `multiprocessing` starts a process with
+    a new interpreter, the process unpickles this object before it imports the program's module."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
 
 
 def _prepared(name: str) -> dict[str, Any]:
-    """Return the data that `multiprocessing` passes to a new process, with an `_Again` in it."""
+    """Return the data that `multiprocessing` passes to a new process, plus an `_Again`."""
     return {"gputensor": _Again(), **_get_preparation_data(name)}
 
 
@@ -94,7 +94,7 @@ def install() -> None:
     for kind in _TYPES:
         type.__setattr__(kind, "__module__", "torch")
     for function in OF_INIT:
-        function.__module__ = "torch.nn.init"  # handlers of modes read this attribute
+        function.__module__ = "torch.nn.init"  # handlers of modes read `__module__`
 
 
 def uninstall() -> None:

@@ -78,7 +78,8 @@ class TaskSpec:
 
 @dataclass
 class Measurement:
-    """Times of a statement, in seconds. raw_times: the times of groups of `number_per_run` runs."""
+    """Times of a statement, in seconds. raw_times: the time of each block of `number_per_run`
+    runs."""
 
     number_per_run: int
     raw_times: list[float]

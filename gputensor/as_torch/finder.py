@@ -18,8 +18,8 @@ from .places import Absent, SOURCES
 from .stand_ins import STAND_INS, VERSION
 
 _NOTHING = object()
-# Our modules never assign another object to a name that has an object of these types. So a Facade
-# may store the object and need not look up the name again.
+# In our modules, a name that refers to an object of these types is never rebound. So a Facade may
+# store the object and need not look up the name again.
 _FIXED = (FunctionType, type, dtype)
 _OURS = __name__.partition(".")[0]
 # Programs iterate over the `__dict__` of these modules, so it must contain all names.
@@ -51,7 +51,7 @@ class Facade(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and isinstance(found := self._own(name), _FIXED):
-            # After this, a look-up of the name takes 0.05 us instead of 12 us (Python 3.11).
+            # The assignment reduces the time of later look-ups from 12 us to 0.05 us (Python 3.11).
             self.__dict__[name] = found
             return found
         below = f"{self.__name__}.{name}"

@@ -61,8 +61,8 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
 
 @declares()
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """Call `svd_lowrank` for matrices after subtracting their column means. q: by default at most
-    6."""
+    """Call `svd_lowrank` for matrices after subtracting their column means. q: by default 6, or the
+    smaller size of the matrices if it is less than 6."""
     count = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count, niter)
 
@@ -135,7 +135,7 @@ def save(
     gt.save(obj, f, pickle_module)
 
 
-# PyTorch's names -> our functions with the same meaning.
+# Maps PyTorch's names to our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
     "save": save, "split": split,
     "conv_tbc": conv_tbc, "from_file": from_file,

@@ -21,7 +21,7 @@ from gputensor.parallel import hooks
 
 # Backends that programs request for tensors on the CPU, alone or together with "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
-_asked: dict[str, str] = {}  # name of a group -> the backend that the program requested for it
+_asked: dict[str, str] = {}  # maps a group's name to the backend that the program requested
 
 
 def _ours(op: str, backend: Any) -> str | None:
@@ -37,8 +37,8 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise an error if the number of processes is not the expected number. This happens if a
-    launcher other than mpiexec started the processes, because MPI does not find such processes.
+    """Raise an error if the number of processes is not the expected number. MPI finds only
+    processes that mpiexec started, so the numbers differ after a start with another launcher.
     """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()

@@ -21,8 +21,8 @@ _FOREACH = (
     "erfc exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm "
     "pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
-# Operator -> the name of its last argument. `torch._foreach_*` takes this argument by position, but
-# the tensor's method takes it by keyword.
+# Maps an operator to the name of its last argument. `torch._foreach_*` takes this argument by
+# position, but the tensor's method takes it by keyword.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 

@@ -218,16 +218,16 @@ class _BaseType(type):
 
 
 def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
-    """Return {name: class} for a new class with PyTorch's name, from which programs derive modules.
-    kind: the base of the new class. ours: gputensor's classes that count as subclasses of the new
-    class, by default `kind`. Classes that derive from `ours` count too."""
+    """Return {name: class}. The class is new and has PyTorch's name. Programs derive modules from
+    it. kind: the base of the new class. ours: gputensor's classes that count as subclasses of the
+    new class, by default `kind`. Subclasses of `ours` count too."""
     return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
 
 
 _batch_norms = (gt.nn.BatchNorm1d, gt.nn.BatchNorm2d, gt.nn.BatchNorm3d, gt.nn.SyncBatchNorm)
 _average = (gt.nn.AdaptiveAvgPool1d, gt.nn.AdaptiveAvgPool2d, gt.nn.AdaptiveAvgPool3d)
 _greatest = (gt.nn.AdaptiveMaxPool1d, gt.nn.AdaptiveMaxPool2d, gt.nn.AdaptiveMaxPool3d)
-# PyTorch's module -> name -> class.
+# Maps a module of PyTorch to its base classes by name.
 BASES: dict[str, dict[str, Any]] = {
     "torch.nn.modules.batchnorm": {
         **_base("_BatchNorm", norm._BatchNorm, *_batch_norms),

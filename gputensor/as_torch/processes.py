@@ -19,7 +19,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-_GRACE_S = 30.0  # seconds between SIGTERM and SIGKILL
+_GRACE_S = 30.0  # seconds from SIGINT or SIGTERM to the forced end of a process
 STRATEGIES = {"file_descriptor", "file_system"}
 
 

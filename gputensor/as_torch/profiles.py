@@ -213,7 +213,7 @@ class profile:
         self.stop()
 
     def key_averages(self, *args: Any, **options: Any) -> Averages:
-        """The sums by operator and by `record_function`."""
+        """Return the sums of each operator and of each `record_function` block."""
         found = dict(self._marked)
         rows = self._found if self._measured is None else self._measured.rows()
         for row in rows:
@@ -307,7 +307,7 @@ class ProfilerActivity(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The CPU, and CUDA if there is a device."""
+    """Return the CPU, and CUDA if there is a device."""
     cuda = {ProfilerActivity.CUDA} if gt.cuda.is_available() else set()
     return {ProfilerActivity.CPU, *cuda}
 

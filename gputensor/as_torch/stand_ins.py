@@ -241,7 +241,7 @@ accelerator: dict[str, Any] = {
 
 _sizes = {f"_size_{n}_t": typing.Any for n in (*range(1, 7), "any")}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
-# PyTorch's module -> name -> replacement.
+# Maps a module of PyTorch to its names and their replacements.
 STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": small.TorchVersion(f"{VERSION}+gputensor"), "layout": type(gt.strided),

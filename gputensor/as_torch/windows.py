@@ -39,8 +39,8 @@ def _at(
 
 
 def _steps(M: int, sym: bool) -> int:
-    """Return the number of steps between the first and the last value of a symmetric window.
-    Without `sym`, this window has M + 1 values, of which the result has the first M."""
+    """Return the number of steps between the first and the last value of a symmetric window. If
+    `sym` is False, this window has M + 1 values, and the result is its first M values."""
     return max(M - 1 if sym else M, 1)
 
 
@@ -56,8 +56,8 @@ def _positive(op: str, name: str, value: float) -> None:
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Any:
-    """Return exp(-|n - center| / tau). center: the middle if None. It must be
-    None if sym is True."""
+    """Return exp(-|n - center| / tau). center: by default the middle of the window. If sym is True,
+    center must be None."""
     _positive("exponential", "tau", tau)
     if sym and center is not None:
         raise errors.wrong_value("exponential", "center", "be None where sym is True", center)

@@ -51,8 +51,8 @@ class detect_anomaly(Guard):
 
 
 class set_detect_anomaly(detect_anomaly):
-    """A switch that turns anomaly mode on or off, from this call on. As a context manager, the
-    change is limited to a block."""
+    """A setting of anomaly mode. The constructor turns the mode on or off. If the object is used as
+    a context manager, the end of the block restores the previous mode."""
 
     __slots__ = ()
 

@@ -32,7 +32,7 @@ _BELOW = keys.below("AutogradOther")
 
 
 def set_autograd_fallback_mode(mode: str) -> None:
-    """Set for the whole process what happens at operators without a derivative: "warn" (the
+    """Set the behaviour of operators without a derivative, for the whole process: "warn" (the
     default), "error" or "nothing".
 
     Raises: ArgumentError for any other mode.
@@ -79,9 +79,9 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # Specialised kernels for operators that take one or two tensors. A call takes 0.8x the time of
-    # a call through `without_derivative` (bench/host/dispatch.py). Every call of a user's operator
-    # without a derivative runs a kernel of this function.
+    # Specialised kernels for operators that take one or two tensors, because every call of a user's
+    # operator without a derivative runs a kernel of this function. A call takes 0.8x the time of a
+    # call through `without_derivative` (bench/host/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
@@ -110,7 +110,8 @@ vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
-    """Return True if certainly no operand requires grad. The test is fast."""
+    """Return True only if no operand requires grad. This is a fast test, which may return False
+    although no operand requires grad."""
     try:
         for n in places:
             value = args[n]

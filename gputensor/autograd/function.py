@@ -23,7 +23,7 @@ from .saved import save, save_result
 
 
 _TRANSFORMED = BATCHED | DUAL
-# A function that applies a Function to tensors of gt.func's transforms. gt.func sets it.
+# Holds one function, which applies a Function to tensors of gt.func's transforms. gt.func sets it.
 transform: list[Callable[..., Any]] = []
 
 
@@ -75,7 +75,8 @@ class Context:
         self._not_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """If False, backward gets None instead of zeros for results that were not used."""
+        """Choose what backward gets as the gradients of unused results: zeros if `value` is True,
+        which is the default, or None if it is False."""
         self._materializes = value
 
     @property
@@ -263,9 +264,9 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
-    """Return a result of forward that has no gradient. For an argument, return an alias, or a
-    detached tensor if it requires grad. Another result that requires grad is detached in place,
-    unless it is a view."""
+    """Return a result x of forward that has no gradient. If x is an argument of forward, return an
+    alias, or a detached tensor if x requires grad. Otherwise, detach x in place if it requires grad
+    and is not a view."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
@@ -284,8 +285,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save the tensors that forward passed to `save_for_backward`. How results are saved: see Note
-    [No cycles] in node.py."""
+    """Save the tensors that forward passed to `save_for_backward`. See Note [No cycles] in node.py
+    for saved results."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

@@ -87,7 +87,7 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 
 def _outputs(func: Function, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """Return the results that have gradients."""
+    """Return the results of `func` that require grad."""
     made = func(*inputs)
     return [y for y in _tuple(made) if isinstance(y, Tensor) and y.requires_grad]
 

@@ -167,8 +167,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Count a write that no operator made. Derivatives that saved the tensor then raise an
-    error."""
+    """Increment the version of a tensor after a write that no operator made. Derivatives that saved
+    the tensor then raise an error."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not isinstance(x, Tensor):
             raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)

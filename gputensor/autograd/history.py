@@ -91,16 +91,17 @@ def meta_of(x: Tensor) -> AutogradMeta:
 
 
 def _view_of(x: Tensor) -> Any:
-    """Return `view_of` for a tensor without an AutogradMeta."""
+    """Return the result of `view_of` for a tensor without an AutogradMeta."""
     known = x._autograd
     if known is None or type(known) is tuple:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
     # The base had no history when the view was made. `history` derives the view's history again if
-    # the version in the result differs from the storage's version. If a write gave the base a
-    # history, -1 stands for any version before this write. If the base became a leaf that requires
-    # grad, the result has the base's version at that time.
+    # the version in the result differs from the storage's version. If the base still has no
+    # AutogradMeta, the versions are equal. If the base became a leaf that requires grad, the result
+    # has the base's version at that time. If a write gave the base a history, the result has -1,
+    # which differs from every version.
     version = -1
     if meta is None:
         version = x._storage.version

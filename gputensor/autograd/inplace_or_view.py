@@ -69,7 +69,8 @@ def track_views(source: Tensor, results: Any) -> Any:
 
 
 def bump_version(x: Tensor) -> None:
-    """Count a write. Raises: AutogradError for an inference tensor outside inference mode."""
+    """Increment the version of x. Raises: AutogradError for an inference tensor outside inference
+    mode."""
     if not x._keys & _TRACKED:
         if not tls.is_inference_mode():
             raise errors.inplace_on_inference_tensor()
@@ -118,7 +119,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
 
 
 def reshape_history(self: Tensor, node: Node) -> Tensor:
-    """Make `node` the history of a tensor whose geometry changed. Its base keeps its history.
+    """Make `node` the history of a tensor whose geometry changed. If the tensor is a view, the
+    history of its base stays unchanged.
 
     Source: PyTorch's kernels of `inplace_view` operators, which set the history of the view alone.
     """

@@ -45,8 +45,8 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Remove a mode from the record of active modes, after its end. token: the result of the
-    `grad_mode.set` that restored the previous mode."""
+    """Remove a mode that has ended from `unrecorded`, the list of active modes other than the
+    default. token: the result of the `grad_mode.set` that restored the previous mode."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
@@ -64,7 +64,7 @@ class _Mode(Guard):
         self._mode = mode
         self._before: list[int] = []
 
-    # This code replaces the slower code of `Guard`, because every training step runs it.
+    # These methods replace the slower methods of `Guard`, because every training step calls them.
 
     def __enter__(self) -> None:
         mode = self._mode
@@ -141,8 +141,8 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Mode):
-    """A mode that turns recording on or off, from this call on. As a context manager, the mode is
-    limited to a block."""
+    """A setting of the grad mode. The constructor turns recording on or off. If the object is used
+    as a context manager, the end of the block restores the previous mode."""
 
     __slots__ = ("_is_set",)
 
@@ -239,8 +239,8 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
-    """A cache: dispatch state (include, keep) -> the state without autograd's keys, or with
-    them."""
+    """A cache that maps a dispatch state (include, keep) to the state without autograd's keys, or
+    to the state with them."""
 
     __slots__ = ("_make",)
 

@@ -44,8 +44,8 @@ class Node:
     operation, in anomaly mode.
     """
 
-    # Rarely used attributes are class attributes until they are set, because every recorded call
-    # makes a node. Setting an attribute takes 30 ns in code that sees nodes of different classes.
+    # Every recorded call makes a node, and setting an attribute takes 30 ns in code that handles
+    # nodes of different classes. So rarely used attributes are class attributes until they are set.
     __slots__ = ("edges", "outputs", "sequence_nr", "__dict__", "__weakref__")
 
     edges: tuple[Edge | None, ...]
@@ -58,12 +58,13 @@ class Node:
     whole: Node | None = None
     # The names of the slots that hold saved tensors.
     saved: tuple[str, ...] = ()
-    # makers/autograd.py makes an operator's kernel from these attributes. In order, they are: the
-    # arguments that have derivatives (None for all tensors); the function that saves arguments for
-    # the derivative; the slots of saved results, with the results' numbers; the edges whose
-    # derivatives read the result (empty if all do); the numbers of differentiable results, or None
-    # if only the first is differentiable. With numbers, `backward` takes a gradient, or None, for
-    # each result.
+    # makers/autograd.py makes an operator's kernel from the next five attributes. inputs: the
+    # arguments that have derivatives, or None for all tensors. keep_inplace: the function that
+    # saves arguments for the derivative of the in-place form, or None for `keep`. others: the slots
+    # of saved results, with the numbers of the results. result_for: the edges whose derivatives
+    # read the result; empty if all of them do. differentiated: the numbers of the differentiable
+    # results of several results; empty if only the first is differentiable. If it is not empty,
+    # `backward` takes a gradient, or None, for each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
@@ -73,8 +74,9 @@ class Node:
     # engine's.
     is_users = False
 
-    # Edges are set before the sequence number and never change, because the engine sorts nodes by
-    # this number.
+    # The engine sorts nodes by the sequence number, so a node must have a greater number than the
+    # nodes at its edges, except leaves. The edges are therefore set before the number, and never
+    # change.
     def __init__(self, edges: tuple[Edge | None, ...] = ()) -> None:
         self.edges = edges
         self.outputs = []
@@ -168,8 +170,8 @@ class HookDict(dict[int, Any]):
 
 
 class Hooks:
-    """Hooks of a node. tensor: output number -> hooks of the tensor at this output. retained:
-    output number -> weak reference to the tensor whose `grad` is kept."""
+    """Hooks of a node. tensor: maps an output's number to the hooks of the tensor at this output.
+    retained: maps an output's number to a weak reference to the tensor whose `grad` is kept."""
 
     __slots__ = ("tensor", "retained", "before", "after")
 
@@ -225,8 +227,8 @@ class AccumulateGrad(Node):
     edges: tuple[()]
     sequence_nr: int
 
-    # The code is inlined, because every training step makes one of these objects for each
-    # parameter.
+    # The code of `Node.__init__` is inlined, because every training step makes one of these objects
+    # for each parameter.
     def __init__(self, variable: Tensor) -> None:
         device = variable._device
         self.edges, self.sequence_nr, self.variable = (), LAST, variable

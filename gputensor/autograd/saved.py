@@ -109,7 +109,7 @@ def save(x: Any) -> Any:
 def save_number(x: Any) -> Any:
     """Return the form in which a node saves a number that is not a plain Python number. For a 0-d
     tensor, return its number, because the tensor may be written to before the derivative runs.
-    Return an int unchanged, because it may be of the subclass for a seed's address.
+    Return an int unchanged, because it may be a `capture.Place`, the address of a seed.
 
     See Note [Random numbers of a graph].
     """
@@ -162,7 +162,7 @@ def save_or_recompute(x: Tensor) -> Any:
 
 
 class SavedActivation:
-    """The input of an activation that is recomputed, and the sizes of the result."""
+    """A saved activation that is computed again from its input. sizes: the activation's sizes."""
 
     __slots__ = ("input", "compute", "sizes", "storage", "version")
 
@@ -202,14 +202,15 @@ saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_h
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
-# A tensor with this key is saved without looking for hooks. While any thread has hooks, this is a
-# key that no tensor has.
+# A tensor with this key is saved without a search for hooks. While any thread has hooks, this is 0,
+# so no tensor has the key.
 _plain = tls.AD_INPLACE_OR_VIEW
 _watching = 0
 
 
 def watch_saved(more: int) -> None:
-    """Add `more` to the number of hooks that are set. `save` looks for hooks while it is not 0."""
+    """Add `more` to the number of hooks that are set. `save` looks for hooks while this number is
+    not 0."""
     global _plain, _watching
     with _watch:
         _watching += more
@@ -255,8 +256,8 @@ def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
-    """Save x in packed form. number: if x is an output of the node, its number. None means that x
-    is an operand, which keeps its own history."""
+    """Save x in packed form. number: the number of x among the node's outputs, or None for an
+    operand, which keeps its own history."""
     pack, unpack, _ = saved_hooks.get()[-1]
     saved = PackedTensor()
     saved.unpack_hook, saved.number = unpack, number

@@ -51,8 +51,8 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # The code is inlined for results of operations and for leaves, because most
-                # operands are not views.
+                # Most operands are not views, so the code of `gradient_edge` is inlined for results
+                # of operations and for leaves.
                 if type(meta) is AutogradMeta and meta.view is None:
                     edge, own = meta.edge, meta.own
                     if edge is None and own is not None and own.requires_grad:
@@ -128,8 +128,8 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
-    """Call `set_history` for an operator with several results or a list, which may contain None.
-    of: the numbers of the differentiable results; None for all."""
+    """Make `node` the history of several results, which may contain None. of: the numbers of the
+    differentiable results, or None for all."""
     node.outputs = []
     for x in results:
         if x is None:
@@ -155,7 +155,8 @@ def check_out(op: str, *operands: Any) -> None:
 
 
 def check_constant(operator: Operator, number: int, operand: Any) -> None:
-    """Raise an error, rather than return zeros, if a differentiated operand has no formula."""
+    """Raise an error if an operand without a derivative formula requires grad. Zeros would be a
+    wrong gradient."""
     if not grad_mode.get() and any_requires_grad(operand):
         name = operator.schema.arguments[number].name
         raise errors.not_differentiable(operator.short_name, name)

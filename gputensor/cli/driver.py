@@ -1,4 +1,5 @@
-"""The version of the NVIDIA driver, read through ctypes. It decides which extra is installed.
+"""The version of the NVIDIA driver, read through ctypes. The version decides which extra is
+installed.
 
 This file uses only the standard library, because the Makefile runs it by path before installation
 and uses the extra that it prints (`cuda12`, `cuda13` or `none`).

@@ -1,5 +1,5 @@
-"""Memory layout of a tensor, and the coalesced loop of a copy by TensorIterator, as data and as
-text."""
+"""Descriptions, as data and as text, of a tensor's memory layout and of the coalesced loop in which
+TensorIterator copies a tensor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def describe(tensor: Any) -> dict[str, Any]:
 
 
 def flag_words(flags: dict[str, bool], is_view: bool) -> str:
-    """Return the flags as words: `view, channels_last`; `strided` if no flag is set."""
+    """Return the flags as words, such as `view, channels_last`. Without a memory format, the word
+    is `dense` or `strided`."""
     words = [name for name in ("contiguous", "channels_last", "channels_last_3d") if flags[name]]
     if not words:
         words = ["dense" if flags["non_overlapping_and_dense"] else "strided"]

@@ -94,8 +94,8 @@ _NO_FAMILY = "not here"
 
 
 def pytorch() -> dict[str, bool]:
-    """Return a dict of the overloads that PyTorch's operator database calls or that are Core ATen:
-    name -> True for Core ATen."""
+    """Return a dict that maps overloads to True for Core ATen, else to False. It contains the
+    overloads of Core ATen and those that PyTorch's operator database calls."""
     text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {name: word == ["core"] for name, *word in rows if word != ["public"]}
@@ -126,7 +126,8 @@ def unknown(name: str) -> str:
 
 
 def _matching(name: str | None) -> list[Operator]:
-    """Return all operators, or the overloads with this name and their in-place and out forms."""
+    """Return all operators if `name` is None. Otherwise return the overloads with this name and
+    their in-place and out forms."""
     defined = (o for o in dispatcher.operators() if o.is_defined)
     known = sorted(defined, key=lambda o: o.qualified_name)
     if name is None:
@@ -158,7 +159,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Return one line for each part of the operator, with its place in the source. Return an empty
+    """Return one line for each part of the operator, with the part's file and line. Return an empty
     list for a user's operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
@@ -180,7 +181,7 @@ def _doc(operator: Operator) -> str:
 
 
 def _files(found: list[str]) -> list[str]:
-    """Return the files among these places, native code first, then kernels."""
+    """Return the files in the lines of `_places`: native code first, then kernels."""
     files = {
         (what != "native", place.partition(":")[0].removeprefix("gputensor/"))
         for what, place, *_ in map(str.split, found)

@@ -52,7 +52,8 @@ class Arguments(argparse.ArgumentParser):
 
 
 def write_pictures(arguments: Any, what: str, picture: str, steps: Sequence[str]) -> None:
-    """Write the requested files. what: the page's title. steps: HTML, see pictures/page.py."""
+    """Write the files that `--svg` and `--html` request. what: the page's title. steps: HTML, see
+    pictures/page.py."""
     if arguments.svg is not None:
         _written("--svg", arguments.svg, picture)
     if arguments.html is not None:

@@ -17,7 +17,8 @@ Places = list[tuple[str, str]]
 def of(
     package: Path, family: str, name: str, natives: Sequence[str], loops: Sequence[str]
 ) -> Places:
-    """Return pairs (part of the operator, file and line), in the order of a call.
+    """Return pairs (part of the operator, file and line), in the order in which a call runs the
+    parts.
 
     name: for example `add.Tensor`. natives: functions of the family's native code. Without natives,
     natives and loops are read from the registration.
@@ -67,8 +68,8 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # This list also contains rules that other files define. `_lines` drops these rules, because
-        # no class of this file has their name.
+        # This list also contains the names of rules that other files define. `_lines` drops these
+        # names, because no class of this file has them.
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 

@@ -116,7 +116,8 @@ def exact(x: Any) -> Any:
 
 def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
     """True if `given` equals `known` in types and values, so 1, 1.0 and True differ, and 0.0 and
-    -0.0 differ too. given: any objects. known: numbers, strings, dtypes, and tuples of these."""
+    -0.0 differ too. Complex numbers are equal only if they are one object. given: any objects.
+    known: numbers, strings, dtypes, and tuples of these."""
     for x, y in zip(given, known):
         if x is y:
             continue

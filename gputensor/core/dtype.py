@@ -188,6 +188,6 @@ def of_ours(array_type: np.dtype) -> dtype:
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes:
-    only arrays made by gputensor have a dtype for them."""
+    """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes,
+    which have a dtype (complex32) only in arrays that gputensor made."""
     return _FROM_NUMPY.get(np_type)

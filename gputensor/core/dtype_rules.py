@@ -67,7 +67,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# Rejected kinds -> the text of the rule in the error message.
+# Maps the rejected kinds to the text of the rule in the error message.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

@@ -164,14 +164,14 @@ def _drop_unused() -> None:
         # The table and the argument of getrefcount hold one reference each.
         if getrefcount(_interned[key]) == 2:
             del _interned[key]
-    # The next removal runs when the table has doubled in size. An earlier one would find little to
-    # remove, because most of the remaining geometries are in use.
+    # The next removal runs when the table has doubled in size. An earlier removal would find little
+    # to remove, because most of the remaining geometries are in use.
     _bound = max(_BOUND, 2 * len(_interned))
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
-    """Return the reason why no tensor can have this layout of foreign memory. Return "" if a tensor
-    can have it.
+    """Return the reason why a tensor cannot view another library's memory with this layout. Return
+    "" if a tensor can.
 
     sizes and strides are ints of any magnitude; strides count elements. The limits are NumPy's:
     addresses within the layout and its number of bytes must fit in 63 bits.
@@ -250,8 +250,8 @@ def _looks_like(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
     for dim in order:
         if sizes[dim] == 0 or strides[dim] < minimum:
             return False
-        # The strides of an N111 tensor, and of an NCHW tensor with C == 1, fit both formats. They
-        # count as row-major.
+        # The strides of an N111 tensor, and of an NCHW tensor with C == 1, fit both formats. Such
+        # tensors count as row-major.
         if dim == 0 and minimum == strides[1]:
             return False
         minimum = strides[dim]

@@ -40,7 +40,8 @@ class Guard:
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
-        """Update a count of active blocks, after this block has ended."""
+        """Do nothing. Subclasses that count active blocks update the count here, after a block has
+        ended."""
 
     def _again(self) -> Any:
         """Return a new guard for one call. Several threads may run a decorated function at once."""

@@ -55,7 +55,8 @@ def missing_of(module: str, name: str) -> Any:
 
 def missing(module: str, name: str) -> AttributeError:
     """Make the error for a name that a module does not have."""
-    # These names get a short error, because Python itself often looks up dunder names.
+    # Names that begin with an underscore get a short error, because Python often looks up dunder
+    # names.
     if name.startswith("_"):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)

@@ -75,7 +75,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[dim]  # a size of 0 makes the next strides 0 here, as in PyTorch
+        running *= sizes[dim]  # a size of 0 makes all strides after it 0, as in PyTorch
     return tuple(strides)
 
 

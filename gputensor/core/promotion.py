@@ -78,7 +78,7 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:  # the objects may be names of dtypes; other objects raise
+    except AttributeError:  # an argument may be the name of a dtype; others raise
         first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
         return promote_types(first, second, op)
     if promoted is None:

@@ -17,8 +17,8 @@ class Registry(dict[K, V]):
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # Each registration has a separate list with its value. So two registrations of one value
-        # differ by identity.
+        # Each registration puts its value into a new list, so two registrations of the same value
+        # can be distinguished.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:

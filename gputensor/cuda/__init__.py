@@ -62,7 +62,7 @@ def is_emulated() -> bool:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The device's name, as the driver reports it."""
+    """Return the device's name, as the driver reports it."""
     return str(runtime.cuda().device_name(_index(device, "get_device_name")))
 
 
@@ -90,22 +90,22 @@ def _memory(name: str, device: Any, absent: Any) -> Any:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """The number of bytes that tensors use now."""
+    """Return the number of bytes that tensors use now."""
     return int(_memory("memory_allocated", device, 0))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """The number of bytes that the allocator holds now, including free blocks."""
+    """Return the number of bytes that the allocator holds now, including free blocks."""
     return int(_memory("memory_reserved", device, 0))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Counters of the device's allocator."""
+    """Return the counters of the device's allocator."""
     return dict(_memory("memory_stats", device, {}))
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
-    """A description of every block of every device's allocator."""
+    """Return a description of each memory block of the allocators of all devices."""
     return list(runtime.cuda().memory_snapshot())
 
 

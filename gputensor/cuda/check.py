@@ -66,8 +66,8 @@ class Check:
 
 
 class _Given(NamedTuple):
-    """A kernel in a file of cases. entry: the kernel's name, a template instance, or a list of
-    instances."""
+    """One kernel and its test cases, read from a file. entry: the kernel's name, a template
+    instance, or a list of instances."""
 
     entry: Any
     cases: Callable[..., Iterable[Case]]
@@ -95,7 +95,7 @@ def _check(path: str, given: _Given, entry: str) -> Check:
 
 
 def _file_beside(path: str) -> str:
-    """Return the name of the default file with the cases of a `.cu` file."""
+    """Return the name of the default file of cases for `x.cu`: `x.check.py` or `x.check.json`."""
     stem = path.removesuffix(".cu")
     for file in (f"{stem}.check.py", f"{stem}.check.json"):
         if os.path.exists(file):

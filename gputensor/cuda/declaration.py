@@ -16,7 +16,8 @@ from . import macros
 
 POINTER, NUMBER, VECTOR, STRUCT, LAYOUT = "pointer", "number", "vector", "struct", "Layout"
 
-# C name -> (our dtype, struct format); _canonical maps synonyms to one name.
+# Maps a C type to (our dtype, format character of the module struct). _canonical maps synonyms to
+# one name.
 _NUMBERS = {
     "bool": (dtypes.bool_, "?"), "char": (dtypes.int8, "b"), "signed char": (dtypes.int8, "b"),
     "unsigned char": (dtypes.uint8, "B"), "short": (dtypes.int16, "h"),
@@ -51,7 +52,7 @@ _LAYOUT_NAMES = ("Layout", "gputensor::Layout")
 
 
 class Element:
-    """The element type of a pointer, a number or a vector.
+    """A number or vector type: the type of a parameter, or of the elements of a pointer parameter.
 
     dtype: the dtype of one component; None if it is unknown (void, a struct). lanes: the number of
     components.

@@ -55,7 +55,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
 
 
 def get_arch_list() -> list[str]:
-    """Return the architectures of the present devices, for which kernels are compiled."""
+    """Return the architectures of this machine's devices. Kernels are compiled for them."""
     found = [get_device_capability(n) for n in range(device_count())]
     return sorted({f"sm_{major}{minor}" for major, minor in found})
 
@@ -100,15 +100,16 @@ def device_of(obj: Tensor) -> Any:
 
 
 def set_stream(stream: Any) -> None:
-    """Make a stream current on its device, for this thread. None does nothing."""
+    """Make a stream current on its device, for this thread. If `stream` is None, do nothing."""
     if stream is not None:
-        # `ptr` raises if the argument is not a stream
+        # CurrentStream raises an error if the argument is not a stream
         chosen = CurrentStream(runtime.cuda(), stream)
         runtime.cuda().set_stream(chosen.stream)
 
 
 def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
-    """A stream that another library made. stream_ptr: its handle as an integer."""
+    """Return a Stream for a stream that another library made. stream_ptr: the stream's handle, an
+    integer."""
     index = _index(device, "ExternalStream")
     address = integer("ExternalStream", "stream_ptr", stream_ptr)
     return runtime.cuda().external_stream(index, address)
@@ -123,13 +124,13 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The largest number of bytes that tensors held since the start or since
+    """Return the largest number of bytes that tensors held since the start or since
     `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The largest number of bytes that the allocator held since the start or since
+    """Return the largest number of bytes that the allocator held since the start or since
     `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
 

@@ -266,7 +266,7 @@ def _abandon(of: CUDAGraph) -> None:
     try:
         of.reset()
     except errors.GpuTensorError:
-        pass  # `reset` raises the driver's error again
+        pass  # the driver reports the same error again
 
 
 def _run_recorded(reason: str) -> None:

@@ -56,7 +56,7 @@ def streams_of(
 
 
 def note_write(operand: ForeignArray) -> None:
-    """Notify the library of an array that a kernel wrote to the array."""
+    """Report to the array's library that a kernel wrote to the array."""
     if operand.library == "gputensor":
         bump_version(operand.owner)
     elif operand.library == "torch":

@@ -32,14 +32,14 @@ _BELOW = keys.below("AutogradOther")
 # autograd keys, but writes still increment versions.
 _without_autograd = _States(lambda include, keep: (include, keep & ~tls.AUTOGRAD))
 
-_ONE = (None,)  # OperatorNode.returned of a single result
+_ONE = (None,)  # the value of OperatorNode.returned for one result
 
 Maker = Callable[[Table, int], Callable[..., Any]]
 
 
 class Formula:
-    """The functions passed to `register_autograd`. They are checked on registration against the
-    arguments that they will get.
+    """The functions passed to `register_autograd`. Registration checks that the functions accept
+    the arguments with which they will be called.
 
     backward(ctx, *grads) takes one gradient for each result. It returns one gradient for each
     positional argument, and for a list of tensors a list of gradients. setup_context(ctx, inputs,
@@ -203,8 +203,8 @@ def _is_known(value: Any) -> bool:
 
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """Return the kernel for calls with an argument that has autograd data, whether or not it
-    requires grad."""
+    """Return the kernel for calls in which an argument has autograd data. The argument need not
+    require grad."""
     schema = table.signature.schema
     is_plain = all(
         not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
@@ -255,8 +255,8 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         finally:
             _state.set(state)
         # `custom_op` rejects results that are arguments, but a Library's kernel may return an
-        # argument. If there is only one tensor argument, no `is` test is needed: the argument has
-        # autograd data, so `result._autograd` is not None if the kernel returns the argument.
+        # argument. With only one tensor argument, no `is` test is needed: this argument has
+        # autograd data, so if the kernel returns it, `result._autograd` is not None.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
             # This code does the work of `_wrap` for the simple case. `set_history` adds the result
@@ -371,7 +371,8 @@ def _with_history(
     flat: list[Any] = []
     shape: list[int | None] = []
     returns = schema.returns
-    # No nested functions: a recursive one would be a reference cycle that keeps the graph alive.
+    # This code has no nested functions, because a recursive nested function is a reference cycle.
+    # The cycle would keep the graph alive.
     given = (node, context, inputs, flat, shape)
     if len(returns) == 1:
         result = _wrapped(returns[0].type, result, *given)

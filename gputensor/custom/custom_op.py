@@ -210,7 +210,7 @@ class CustomOpDef:
 
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device); None means all.
-        Return a handle that undoes it; without fn, return a decorator.
+        Return a handle that undoes the registration. Without fn, return a decorator.
 
         The newest kernel of a type is used. Removing a registered device removes its kernels. The
         kernel runs below autograd, and its results must be new memory. Raises: RegistrationError if
@@ -282,7 +282,7 @@ class CustomOpDef:
     def register_autograd(
         self, backward: Function, /, *, setup_context: Function | None = None
     ) -> Handle:
-        """Register the derivative. Returns a handle that undoes it.
+        """Register the derivative. Return a handle that undoes the registration.
 
         backward(ctx, *grads) takes one gradient for each result. It returns a gradient or None for
         each positional argument, and a list for a list of tensors. setup_context(ctx, inputs,
@@ -407,7 +407,8 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
-    """Make `lib` own the handle: destroying `lib` undoes the registration. Return the handle."""
+    """Add the handle to `lib`, so that destroying `lib` undoes the registration. Return the
+    handle."""
     if lib is not None:
         try:
             lib._check_open(site)
@@ -442,8 +443,8 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Let the removal of a device also remove the kernel of this handle, because the device's key
-    may later belong to another device."""
+    """Remove the handle's kernel when the device is removed. The device's key may later belong to
+    another device, which must not use this kernel."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
         ends_with.setdefault(kind, []).append(handle.remove)

@@ -35,15 +35,16 @@ _RESERVED = ("prim",)
 # CompositeImplicitAutograd, and so runs on all devices.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
-# Namespace -> the place where a DEF library defined the namespace. Generated operators define
-# `aten` and a few other namespaces.
+# Maps a namespace to the place where a DEF library defined the namespace. Generated operators
+# define `aten` and a few other namespaces.
 _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"} | {
     name: f"gputensor/_generated/families/{family}.py" for name, family in index.NAMESPACES.items()
 }
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """A marker for `impl` and `fallback`: calls skip the key. This function is never called."""
+    """A marker to pass to `impl` or `fallback` instead of a kernel: calls then skip the key. This
+    function is never called."""
     raise errors.fallthrough_called()
 
 
@@ -230,7 +231,7 @@ class Library:
             warning = errors.kernel_overridden(operator, key, stack[0].site, site)
             try:
                 warnings.warn(warning, stacklevel=3)
-            except errors.OverrideWarning:  # the warnings filter raises: undo the registration
+            except errors.OverrideWarning:  # a warnings filter made the warning an error
                 handle.remove()
                 raise
         return handle

@@ -178,8 +178,9 @@ class Backend:
             undos.append(self._native(operator, kernel, site))
 
     def _installed(self, family: str, entry: further.Entry) -> None:
-        """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
-        # these operators need only sizes, and the allocation and copies of the runtime
+        """Register gputensor's kernel of a newly loaded operator at the device's key, if the
+        operator needs no kernel from the device or if a stub implements the operator."""
+        # operators of these families need only sizes, and the runtime's allocations and copies
         if family == "copy" or family not in stubs.families():
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
@@ -226,8 +227,9 @@ class Backend:
     def fall_back_to_cpu(
         self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
     ) -> Handle:
-        """Let operators without a kernel run on the CPU. ops: these operators; None means all.
-        deny: operators to leave out. Each operator warns once."""
+        """Run operators on the CPU if the device has no kernel for them. ops: the operators that
+        may run on the CPU; None means all. deny: operators that may not. Each operator warns
+        once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
@@ -315,7 +317,7 @@ class Backend:
             undo(_set_attribute(Tensor, f"is_{self.name}", _is_on(self.name, "_device")))
             undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
         _backends[self.name] = self
-        _loaded.add(self.name)  # so that the entry point is not called again
+        _loaded.add(self.name)  # `load` must not call the entry point again
         undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type]
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:

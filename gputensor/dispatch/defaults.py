@@ -31,10 +31,10 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # The plan of an operator contains a result dtype, but not the default dtype from which it was
-    # computed (structured/pointwise/). So all plans are dropped: each operator that was called gets
-    # a new table. A running call stores its plan on the previous table, which later calls do not
-    # use.
+    # An operator's plan contains a result dtype, but not the default dtype from which the result
+    # dtype was computed (structured/pointwise/). The existing plans are therefore wrong, and each
+    # operator that was called gets a new table without plans. A call that is running stores its
+    # plan on the old table, which later calls do not use.
     dispatcher.forget_plans()
 
 
@@ -62,7 +62,7 @@ def set_type_promotion(rules: str) -> None:
         raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
     if rules == _promotion:
         return
-    # Imported here, because otherwise only an operator that promotes dtypes loads this module.
+    # Imported here, so that this module does not load before an operator promotes dtypes.
     from ..core import promotion
 
     _promotion = rules

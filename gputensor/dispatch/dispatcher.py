@@ -121,8 +121,8 @@ def qualified(name: str) -> str:
 
 
 def operators() -> list[Operator]:
-    """Return every operator with a schema or a kernel, including families that are not loaded
-    yet."""
+    """Return every operator with a schema or a kernel, including operators of families that are not
+    loaded yet."""
     families.complete_all()
     found = list(_operators.values())
     for operator in found:
@@ -314,8 +314,8 @@ def register_fallback(
     key: Key, function: Callable[..., Any] | None, convention: str = "boxed",
     site: str | None = None,
 ) -> Handle:  # fmt: skip
-    """Register a fallback for `key` in all present and future operators. For an alias, it is
-    registered for each key of the alias.
+    """Register a fallback for `key` in all present and future operators. If `key` is an alias,
+    register the fallback for each key of the alias.
 
     Raises: RegistrationError, without any change, if one of the keys has a fallback already.
     """
@@ -360,8 +360,8 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again. Call `refresh` after a change of the state that the makers
-    of its kernels read."""
+    """Compute an operator's slots again. Call `refresh` after a change of state that the functions
+    which make its kernels read."""
     with lock:
         _swap(operator)
 
@@ -375,8 +375,8 @@ def forget_plans() -> None:
 
 
 def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:
-    """Wrap every kernel by functions, for a trace or a profile. Removing the returned handle ends
-    this."""
+    """Wrap every kernel in functions, for a trace or a profile. Removing the returned handle
+    removes the wrappers."""
     global _wraps
     pair = (call, redispatch)
     _set_wraps(lambda wraps: (*wraps, pair))

@@ -46,8 +46,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR, _NN = "Tensor_", "call_", "op_", "nn_"
-# The name of the module that imports the modules that every call needs. It is a string, because
-# families.py may not import a module that imports the dispatcher.
+# The name of the start module, which imports all modules that every call needs. Here it is a
+# string, because families.py must not import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
 # _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.
@@ -58,8 +58,8 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Register a function that undoes a change if the current step fails. Call `note` before the
-    change, because Ctrl-C may come between any two lines."""
+    """Register a function that undoes a change if the current import of a module fails. Call `note`
+    before the change, because Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
@@ -101,7 +101,7 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
     """Import a module and call `finish` with it, unless this was done before. If either fails, undo
     everything."""
     with lock:
-        # another thread, or an outer call in this thread, has imported it
+        # another thread has imported the module, or an outer call of this thread is importing it
         if module in _done or module in _under_way:
             return _done.get(module)
         undos: list[Callable[[], object]] = []
@@ -116,7 +116,8 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            # An AttributeError would be read as "no such name", so it becomes an ImportError.
+            # Callers would interpret an AttributeError as a missing name, so raise an ImportError
+            # instead.
             if isinstance(error, AttributeError):
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
@@ -154,8 +155,8 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` as soon as the operator's family has registered its kernels. Run it immediately
-    if they are registered already."""
+    """Run `action` as soon as the kernels of the operator's family are registered, or immediately
+    if they are already registered."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -282,7 +283,7 @@ class _Stand(str):
         name = str(self)
         found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if name in vars(owner):  # another thread has replaced it already
+            if name in vars(owner):  # False if another thread has replaced it
                 setattr(face, name, found)
                 delattr(owner, name)
         return found

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first. Fuse is not a key of PyTorch (see fusion/). Some keys have no backend here;
-# they are listed so that tables and their tests match PyTorch's.
+# Functionalities of keys, lowest priority first. Fuse is not a key of PyTorch (see fusion/). Some
+# keys have no backend here; they are listed so that tables and their tests match PyTorch's.
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
     "Conjugate", "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd",
@@ -86,7 +86,7 @@ def functionality_bit(functionality: str) -> int:
 
 UNDEFINED = DispatchKey("Undefined", "Undefined", None, 0, 0)
 RUNTIME_KEYS: list[DispatchKey] = [UNDEFINED]
-# The row of each functionality: one key, or one key per backend. Row 0 is Undefined.
+# Row n + 1 has the keys of functionality n: one key, or one key per backend. Row 0 has Undefined.
 _rows: list[tuple[DispatchKey, ...]] = [(UNDEFINED,)]
 for _f in FUNCTIONALITIES:
     _row = []
@@ -283,7 +283,8 @@ class KeySet(int):
         return KeySet(_and(self, other))
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
-        """Set difference. A per-backend key removes its functionality but not the backend."""
+        """Return the set difference. Subtracting a per-backend key removes its functionality but
+        not the backend."""
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:
@@ -307,7 +308,7 @@ PYTHON = functionality_bit("Python")
 # The bit of tensors whose class has `__torch_function__`. See as_torch/overrides/.
 OVERRIDES = functionality_bit("PythonDispatcher")
 
-# The bit of a block of gt.fuse.
+# The bit of calls within a block of gt.fuse.
 FUSE = functionality_bit("Fuse")
 
 # The bits of gt.func's tensors: batched tensors, and values with tangents.

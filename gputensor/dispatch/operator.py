@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .boxing.calling import Signature
 
 Key = DispatchKey | AliasKey
-# A snapshot of an operator's kernels, newest first per key.
+# A snapshot of an operator's kernels: for each key a tuple, newest kernel first.
 Kernels = Mapping[Key, tuple["Kernel", ...]]
 
 # The maximum number of plans in a table. See `Table.remember`.
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
-# Key set -> a function that wraps the kernel of a table entry with this key set; see
-# fusion/record/quick.py. Not used while a trace wraps kernels.
+# Maps a key set to a function that wraps the kernel which a table stores for this key set. See
+# fusion/record/quick.py. These functions are not used while a trace wraps kernels.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
@@ -97,7 +97,8 @@ class Definition:
         numbers: tuple[str, ...] = (), parsed: FunctionSchema | None = None,
     ) -> None:  # fmt: skip
         self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
-        # Tensor arguments that may be Python numbers; PyTorch's allow_numbers_as_tensors.
+        # Names of tensor arguments for which Python numbers may be passed, as in PyTorch's
+        # allow_numbers_as_tensors.
         self.numbers: tuple[str, ...] = numbers
         self._schema = parsed
         self._signature: Signature | None = None

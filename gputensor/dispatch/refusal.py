@@ -34,14 +34,15 @@ _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
 F = TypeVar("F", bound=Callable[..., Any])
-# Empty unless as_torch is installed. `as_torch.install` adds one function. It calls the
-# `__torch_function__` of an argument and returns a tuple with the result, or returns None if no
-# argument has one.
+# Empty unless as_torch is installed. `as_torch.install` adds one function. This function calls the
+# `__torch_function__` of an argument and returns a tuple with the result. It returns None if no
+# argument has a `__torch_function__`.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
-# Empty unless a TorchFunctionMode is active. `entering[0]` calls the mode for a function that
-# `declares` made, and returns a tuple with the result. It returns None if the function must run.
+# Empty unless a TorchFunctionMode is active. `entering[0]` is called at each call of a function
+# that `declares` has wrapped. It calls the mode and returns a tuple with the mode's result, or None
+# if the wrapped function must run.
 entering: list[Callable[[Callable[..., Any], Any, Any], tuple[Any] | None]] = []
 
 
@@ -59,7 +60,7 @@ def warn(message: str, stacklevel: int) -> None:
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
     """Handle a failed call of the public function `op`. If 0-d tensors were passed for numbers,
-    repeat the call with their numbers and return its result. Otherwise raise the error that
+    repeat the call with the tensors' values and return the result. Otherwise raise the error that
     explains the failure.
 
     given: the function's local variables, which contain the values of the schema's arguments.
@@ -91,8 +92,8 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Find 0-d tensors that were passed for arguments declared as numbers. Return a dict: the
-    function's variable -> the tensor's number."""
+    """Find 0-d tensors that were passed for arguments declared as numbers. Return a dict that maps
+    the function's variables to the values of these tensors."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -106,8 +107,9 @@ def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def _types_of(op: str, generation: int) -> dict[str, list[Type]]:
-    """Return the types of each argument in all overloads. generation: the dispatcher's
-    `generation`, a part of the cache key, because a registration may change the overloads."""
+    """Return a dict that maps each argument to its types in all overloads. generation: the
+    dispatcher's `generation`. It is only a part of the cache key, because a registration may change
+    the overloads."""
     return {name: [fit.type for fit in fits] for name, fits in _arguments(_overloads(op)).items()}
 
 
@@ -116,7 +118,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
-    """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
+    """Return the value of the 0-d tensor x if all `types` are types of numbers; otherwise None."""
     # A tensor is never passed for a string, so the type str is ignored.
     bases = {kind.base for kind in types} - {"str"}
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
@@ -159,8 +161,8 @@ def _explain(
 ) -> None:
     """Raise the error that explains why a function that calls the operator `base` failed. Return if
     no such error is found."""
-    # A function of gt.nn.functional may have another name than its operator; the error names the
-    # function. The default is for properties, which have no `__module__`.
+    # In gt.nn.functional, the names of a function and its operator may differ. The error then names
+    # the function. Properties have no `__module__`, so `getattr` needs a default.
     is_of_nn = getattr(function, "__module__", "").endswith(".nn.functional")
     op = function.__name__ if is_of_nn else base
     if isinstance(error, errors.GpuTensorError):
@@ -181,7 +183,8 @@ def _explain(
             continue
         value = given[place]
         if value is None and len(overloads) > 1 and not any(fit.is_needed for fit in fits):
-            # None means that the argument was not passed; another overload does not need it.
+            # None means that the argument was not passed, and not every overload needs the
+            # argument.
             continue
         if not any(fit(value) for fit in fits):
             # if the function is not also a method, its argument `self` is called `input`
@@ -200,8 +203,8 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            # False for a tensor if this overload takes no tensor for the argument: the tensor is
-            # then meant for another overload.
+            # `meant` is False if a tensor was passed but this overload takes no tensor for the
+            # argument. The tensor is then meant for another overload.
             meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
@@ -292,8 +295,8 @@ def _without_tensors(
     function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> inspect.BoundArguments | None:  # fmt: skip
-    """Return the arguments with tensors replaced by their numbers where numbers are declared; None
-    if no tensor is passed for a number."""
+    """Replace 0-d tensors that were passed for declared numbers by their values. Return all
+    arguments, or None if there is no such tensor."""
     if not any(map(_is_single, (*args, *kwargs.values()))):
         return None
     try:
@@ -421,7 +424,7 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
 
 
 class _Fit:
-    """The type of one argument in one overload, as a check of values."""
+    """A callable that tests whether a value fits the type of one argument in one overload."""
 
     __slots__ = ("type", "takes_numbers", "is_out", "is_needed")
 
@@ -448,8 +451,8 @@ class _Fit:
 
 
 def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
-    """Return the declared types of each argument in all overloads: argument name -> types, in the
-    order of the schemas."""
+    """Return a dict that maps each argument to its declared types in all overloads. Arguments are
+    in the order of the schemas."""
     found: dict[str, list[_Fit]] = {}
     for operator in overloads:
         assert operator.definition is not None

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the error for exhausted, read-only or opaque memory. Return if the failure has another
-    cause.
+    """Raise the error for exhausted memory, read-only memory, or elements that the loop cannot
+    read. Return if the failure has another cause.
 
     given: the operator's arguments by name.
     """

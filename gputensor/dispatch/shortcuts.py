@@ -1,4 +1,4 @@
-"""Short cuts: a repeated call goes directly from the public function to the loop.
+"""Short cuts: a repeated call goes directly from the public function to the kernel's loop.
 
 Note [Short cuts]
 `a + b` of plain tensors passes a table, the Autograd kernel, the table again, and the plans of the
@@ -62,11 +62,11 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# A call with one of the key sets in OPENING makes a table ready to store short cuts. OPENING maps
-# the key set to pairs (device type, key set). Short cuts are allowed for a device type if calls
-# with the pair's key set lead directly to a kernel. OPENING contains the key sets of calls with
-# tensors (also below autograd) and of factories without tensors. Kernels of other devices have no
-# short cuts.
+# OPENING maps the key set of a call to pairs (device type, key set of plain calls). A table may
+# store short cuts after its first call with a key set in OPENING. Short cuts are allowed for a
+# device type if calls with the pair's key set lead directly to a kernel. OPENING contains the key
+# sets of calls with tensors (also below autograd) and of factories without tensors. Kernels of
+# other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
@@ -87,23 +87,23 @@ in_block: list[Callable[..., bool]] = [lambda *operands: False]
 _ON_CUDA = {CPU: CUDA, BELOW: BELOW_CUDA}
 
 # A step that a short cut skips: an operator, the key set of its call, and the kernel that must run.
-# A kernel may be given as text where this module may not import it: `copy.copy_` is a kernel of
+# A kernel is given as text if this module must not import it: `copy.copy_` is a kernel of
 # native/copy.py, `structured.forms.copy.<locals>.kernel` one of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
-# Operator -> the operators whose short cuts skip this operator. Guarded by the dispatcher's lock.
+# Maps an operator to the operators whose short cuts skip it. Guarded by the dispatcher's lock.
 jumped: dict[Operator, set[Operator]] = {}
 
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
-    """Declare the operators that a kernel's short cuts skip. over: returns these operators; called
-    before the first short cut is stored."""
+    """Declare the operators that a kernel's short cuts skip. over: a function that returns the
+    skipped Steps. It is called before the first short cut is stored."""
     _jumps[kernel] = over
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """Return the backend or composite kernel that a plain call reaches directly. Return None if an
-    earlier kernel would do work. place: the device type, for factories."""
+    """Return the backend or composite kernel that a plain call reaches directly. Return None if a
+    kernel at a higher key would do work before. place: the device type, for factories."""
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -127,8 +127,8 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if a plain call runs the expected kernel in each operator that the kernel's short cuts
-    skip."""
+    """True if each operator that short cuts of `kernel` skip would run the kernel that its Step
+    names."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -142,9 +142,9 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
 
 
 def comes_straight(operator: Operator, kernel: Callable[..., Any], place: str = "cpu") -> bool:
-    """True if a plain call of the operator on a device type leads directly to `kernel`. A composite
-    kernel may then contain the work of `kernel` inline. False before the first plain call of the
-    operator."""
+    """True if a plain call of the operator on a device type leads directly to `kernel`. In this
+    case a composite kernel may do the work of `kernel` itself, without a call of the operator.
+    False before the first plain call of the operator."""
     table = operator.table
     return table.learners.get(place) is kernel and operator.redispatch_table is table
 
@@ -167,7 +167,7 @@ def _names(there: Callable[..., Any] | str) -> tuple[str, str]:
     return f"{_PACKAGE}.native.{there}", f"{_PACKAGE}.{there}"
 
 
-# Returned by `begin` if the operands need the full dispatch.
+# The value that `begin` (see `recording`) returns if the operands need the full dispatch.
 LONG = object()
 
 

@@ -108,8 +108,8 @@ class ExcludeDispatchKeys(_Guard):
 
 
 class AllowDispatchKeys(_Guard):
-    """`with AllowDispatchKeys(...):` calls in the block do not exclude these keys. Autocast enables
-    its own key in this way."""
+    """`with AllowDispatchKeys(...):` cancels the exclusion of these keys in the block. Autocast
+    enables its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))
@@ -202,14 +202,14 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, even if blocks end in an unusual order. While it
-# is empty, making a tensor skips the check of the mode (10 ns instead of 30 each,
-# bench/host/overhead.py).
+# This list is not empty while any thread is in inference mode, even if blocks end in an unusual
+# order. While the list is empty, making a tensor skips the check of the mode (10 ns instead of 30
+# each, bench/host/overhead.py).
 inference_blocks: list[bool] = []
 
-# Non-empty while any thread is in a non-default grad mode, or in a DispatchMode, whose view
-# operators may return non-views. While it is empty, the fast path skips the check (25 ns of a
-# view's 700, bench/host/overhead.py). autograd/modes.py maintains it.
+# This list is not empty while any thread is in a non-default grad mode or in a DispatchMode, in
+# which view operators may return tensors that are not views. While the list is empty, the fast path
+# skips the check (25 ns of a view's 700, bench/host/overhead.py). autograd/modes.py maintains it.
 unrecorded: list[int] = []
 
 

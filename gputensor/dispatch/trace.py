@@ -48,7 +48,8 @@ class Hop(NamedTuple):
     excluded: int
 
     def lines(self, level: int) -> Iterator[str]:
-        """Return the line that PyTorch prints. For traces of level 2, add the reasons."""
+        """Yield the line that PyTorch prints. At level 2, also yield the key sets, and the kernel
+        with the reason for its choice."""
         yield " " * self.depth + self.head
         if level > 1:
             behind = " " * (self.depth + 2)

@@ -85,8 +85,8 @@ def _check_flag(op: str, async_op: Any) -> None:
 
 
 def _begun(op: str, arg: str, x: Any, group: Any, async_op: Any) -> tuple[Tensor, ProcessGroup]:
-    """Check the arguments that all collectives of one tensor take. Return the tensor and the
-    group."""
+    """Check the arguments that are common to all collectives on one tensor. Return the tensor and
+    the group."""
     _check_flag(op, async_op)
     found = _tensor(op, arg, x)
     return found, _group(op, group, found)

@@ -33,7 +33,7 @@ class Bucket:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters: list[Tensor] = parameters
-        self.missing: int = len(parameters)  # gradients that backward has not yet computed
+        self.missing: int = len(parameters)  # number of gradients not yet computed
         self.flat: Any = None
         self.work: Work | Future | None = None
         self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean

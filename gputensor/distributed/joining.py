@@ -162,7 +162,7 @@ def _leave() -> None:
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
     try:
-        finish_all(None)  # MPI still uses tensors that are freed at exit
+        finish_all(None)  # MPI may use tensors that are freed at exit
         finish_pending(None)
     except errors.GpuTensorError as error:
         print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)

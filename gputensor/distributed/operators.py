@@ -73,7 +73,7 @@ def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
 
 
 def start(op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any) -> Work:
-    """Return the Work of `make(op, group, *args)`. The Work keeps `kept` alive until it has
+    """Call `make(op, group, *args)` and return its Work. The Work keeps `kept` alive until it has
     finished."""
     if world.broken:
         check_usable(op)

@@ -114,19 +114,19 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        # record: a function that tests if all records have arrived. counts: None, or, if the splits
-        # are sent separately, a function that tests if the splits have arrived, and the array that
-        # receives them.
+        # record: a function that tests if all records have arrived. counts: None unless the splits
+        # are sent separately; then a pair of a function that tests if all splits have arrived, and
+        # the array that receives them.
         self.record: Any = None
         self.counts: tuple[Any, Array] | None = None
-        # is_settled: True if everything has been started. data: a function that tests if the data
-        # has arrived.
+        # is_settled: True if the transfer of data has been started or is not needed, or if the
+        # collective has failed. data: a function that tests if the data has arrived.
         self.is_settled = False
         self.data: Any = None
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
-        """Run the next steps for which all messages have arrived. Return `is_settled`."""
+        """Run each next step whose messages have arrived. Return `is_settled`."""
         try:
             self.is_settled = self.is_settled or self._go_on()
         except world.mpi.Exception as reason:
@@ -268,7 +268,7 @@ def _is_empty(group: ProcessGroup) -> bool:
 # --- GPUTENSOR_DISTRIBUTED_DEBUG=detail -----------------------------------------------------------
 
 VARIABLE = "GPUTENSOR_DISTRIBUTED_DEBUG"
-_SAYS = 2  # tag of these messages
+_SAYS = 2  # tag of the messages that `check_detailed` sends
 
 
 @cache

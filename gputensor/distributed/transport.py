@@ -38,7 +38,7 @@ _MPI_NAMES = {
 
 
 class Reduction(NamedTuple):
-    """The reduction of a dtype.
+    """A reduction of one dtype, as MPI computes it.
 
     wide: the dtype of the computation. seen: the dtype that is passed to MPI. Both are None if they
     are the tensor's dtype."""
@@ -51,7 +51,7 @@ class Reduction(NamedTuple):
 
 @cache
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
-    """Return the Reduction of a dtype.
+    """Return the Reduction with which MPI computes the reduction `how` of a dtype.
 
     Raises: DtypeError if the dtype does not support the reduction, ArgumentValueError for an
     unknown reduction.
@@ -112,8 +112,8 @@ def _bytes(array: Array) -> Array:
 
 
 def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
-    """Return a function that divides a result and copies it to `out`; None if it would do
-    nothing."""
+    """Return a function that divides the result in `room` by `divide_by`, unless it is 0, and
+    copies the result to `out`. Return None if neither is necessary."""
     if not divide_by:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
@@ -138,19 +138,21 @@ _FUNCTIONS = {
 
 
 def function_of(how: str, dtype: Any) -> Any:
-    """Return the NumPy function that reduces two arrays of a dtype. bool is stored as uint8."""
+    """Return the NumPy function that reduces two arrays of a dtype. For bool, the arrays are
+    uint8."""
     return _FUNCTIONS[_OF_BOOL.get(how, how) if dtype.kind == "b" else how]
 
 
 def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
-    """Return the data part of all records from byte `first` on, as one row for each rank."""
+    """Return `nbytes` bytes of each record's data, from byte `first` on, as an array with one row
+    for each rank."""
     shape = len(room) // RECORD, nbytes // dtype.itemsize
     return np.ndarray(shape, dtype, room, HEAD + first, (RECORD, dtype.itemsize))
 
 
 def _reduced(parts: Array, how: str, r: Reduction) -> Array:
-    """Reduce the rows in the order of ranks, so that all ranks get bitwise equal results. bool is
-    stored as uint8."""
+    """Reduce the rows in the order of ranks, so that all ranks get bitwise equal results. For bool,
+    the rows are uint8."""
     function = _FUNCTIONS[how]
     parts = parts.astype(r.wide) if r.wide is not None else parts
     made: Array = parts[0].copy()

@@ -199,7 +199,8 @@ class Future:
         return self._value.result()
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Return a future of `callback(self)`, which is called once the value is set."""
+        """Return a future for the result of `callback(self)`. The callback is called once the value
+        is set."""
         made = Future()
         made._before = self
         self._value.add_done_callback(lambda _: made._settle(lambda: callback(self)))
@@ -251,15 +252,15 @@ def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
     return test
 
 
-# Id of a tensor's storage -> the Works that operators have started on it and for which no call has
-# waited yet. They are stored here because operators return only tensors.
+# Maps the id of a tensor's storage to the Works that operators have started on the storage and for
+# which no call has waited yet. The Works are stored here because operators return only tensors.
 _started: dict[int, list[Work]] = {}
 
 
 def started(work: Work, tensor: Any) -> None:
     """Store a Work for a tensor's storage until another call waits for it."""
     storage = tensor._get_storage()
-    work._held = (work._held, storage)  # this reference keeps the storage's id in use
+    work._held = (work._held, storage)  # keep the storage, so that no other storage gets its id
     _started.setdefault(id(storage), []).append(work)
 
 

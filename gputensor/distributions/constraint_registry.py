@@ -20,8 +20,8 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """A table from constraint class to factory of transforms. Call it with a constraint to get the
-    constraint's transform."""
+    """A table that maps the class of a constraint to a factory of transforms. Calling the table
+    with a constraint returns the constraint's transform."""
 
     def __init__(self) -> None:
         self._registry: dict[type[Constraint], Factory] = {}
@@ -38,7 +38,8 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """Return the transform to `constraint`. Raises: AbsentError if none is registered."""
+        """Return the transform from real vectors to the region of `constraint`. Raises: AbsentError
+        if none is registered."""
         factory = self._registry.get(type(constraint))
         if factory is None:
             raise errors.AbsentError(f"constraint_registry: no transform leads to {constraint!r}")

@@ -40,8 +40,8 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 
 
 class ByOdds(Distribution):
-    """A distribution with the parameter `probs` or `logits`. The parameter that was not given is
-    computed when it is read."""
+    """Base of distributions with the parameter `probs` or `logits`. The parameter that was not
+    given is computed when it is read."""
 
     arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}
 
@@ -287,8 +287,8 @@ class Categorical(Distribution):
 
 
 class ByCategorical(Distribution):
-    """Base of distributions that have the parameters of a Categorical and vectors of k elements as
-    samples."""
+    """Base of distributions with the parameters of a Categorical. Their samples are vectors of k
+    elements."""
 
     arg_constraints: Regions = Categorical.arg_constraints
     _categorical: Categorical

@@ -162,7 +162,7 @@ class Distribution:
         return self._log_prob(value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Probability that a sample is at most `value`."""
+        """Return the probability that a sample is at most `value`."""
         if self._validate_args:
             self._validate_sample(value)
         return self._cdf(value)
@@ -186,11 +186,11 @@ class Distribution:
         return values.expand(-1, *self._batch_shape, *event) if expand else values
 
     def entropy(self) -> Tensor:
-        """Entropy in nats: (*batch)."""
+        """Return the entropy in nats: (*batch)."""
         raise absent(self, "entropy")
 
     def perplexity(self) -> Tensor:
-        """Exponential of the entropy: (*batch)."""
+        """Return the exponential of the entropy: (*batch)."""
         return self.entropy().exp()
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
@@ -207,7 +207,7 @@ class Distribution:
         """Return an uninitialized tensor for samples, with dtype and device of `like`."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # Subclasses define these methods. `value` has already been checked.
+    # Subclasses define the next three methods. The callers have already checked `value`.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")

@@ -68,7 +68,7 @@ def _search(type_p: type, type_q: type) -> Divergence | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """Kullback-Leibler divergence KL(p || q) in nats: (*batch).
+    """Return the Kullback-Leibler divergence KL(p || q) in nats: (*batch).
 
     Raises: AbsentError if no function is registered for the classes.
     """
@@ -96,18 +96,18 @@ def _log_gamma_norm(q: Any) -> Any:
 
 
 def _to_normal(p: Any, q: Any) -> Any:
-    """KL(p || q) for a normal q, computed from p's entropy, mean and variance."""
+    """Compute KL(p || q) for a normal q from p's entropy, mean and variance."""
     square = (p.variance + (p.mean - q.loc).square()) / (2 * q.scale.square())
     return -p.entropy() + q.scale.log() + 0.5 * math.log(2 * math.pi) + square
 
 
 def _to_exponential(p: Any, q: Any) -> Any:
-    """KL(p || q) for an exponential q, computed from p's entropy and mean."""
+    """Compute KL(p || q) for an exponential q from p's entropy and mean."""
     return -p.entropy() - q.rate.log() + q.rate * p.mean
 
 
 def _to_gamma(p: Any, q: Any, mean_log: Tensor) -> Any:
-    """KL(p || q) for a gamma q, computed from p's entropy, mean and mean of log(x)."""
+    """Compute KL(p || q) for a gamma q from p's entropy, mean and mean of log(x)."""
     log_terms = _log_gamma_norm(q) - (q.concentration - 1) * mean_log
     return -p.entropy() + log_terms + q.rate * p.mean
 
@@ -117,8 +117,8 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Class of p -> classes of q for which the divergence is infinite, because q is 0 in a part of p's
-# support.
+# Maps a class of p to the classes of q with an infinite divergence: the density or probability of q
+# is 0 in a part of p's support.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],
@@ -324,7 +324,7 @@ def _uniform(p: Any, q: Any) -> Tensor:
 
 
 def _mean_log(low: Any, high: Any) -> Any:
-    """Mean of log(x) for x uniform in [low, high]."""
+    """Return the mean of log(x) for x uniform in [low, high]."""
     return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
 
 

@@ -25,8 +25,8 @@ LOCATION_SCALE: Regions = {"loc": constraints.real, "scale": constraints.positiv
 
 
 class LocationScale(Distribution):
-    """Base of distributions of `loc + scale * x` for a symmetric x around 0; mean and mode are
-    loc."""
+    """Base of distributions of `loc + scale * x`, where the distribution of x is symmetric around
+    0. Mean and mode are loc."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.real
@@ -237,14 +237,14 @@ class GeneralizedPareto(Distribution):
         return -self.scale.log() - where(is_zero, z, tail)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
-        """Logarithm of 1 - cdf."""
+        """Return the logarithm of 1 - cdf."""
         if self._validate_args:
             self._validate_sample(value)
         z, (is_zero, k) = (value - self.loc) / self.scale, self._is_exponential()
         return where(is_zero, -z, -(k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:
-        """Logarithm of the cdf."""
+        """Return the logarithm of the cdf."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     def _cdf(self, value: Tensor) -> Tensor:

@@ -241,8 +241,8 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     probs: Tensor = computed(lambda self: clamp_probs(self.logits.sigmoid()))
 
     def _regions(self) -> tuple[Tensor, Tensor]:
-        """Return a mask that is true where the formulas hold, and a copy of `probs` in which a
-        valid value replaces all other elements."""
+        """Return a mask that is False for `probs` near 0.5, where the closed formulas lose
+        precision, and a copy of `probs` in which a valid value replaces the elements near 0.5."""
         holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
         return holds, where(holds, self.probs, self._lims[0])
 

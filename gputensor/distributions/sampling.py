@@ -33,7 +33,7 @@ class _LogGamma(Function):
             d = shift[pending]
             x, u = randn(d.shape, dtype=d.dtype, device=d.device), uniform(d)
             cube = (1 + x / (9 * d).sqrt()).pow(3)
-            log_cube = cube.log()  # NaN for cube < 0, which `fits` rejects
+            log_cube = cube.log()  # NaN where cube < 0; `fits` is False there
             fits = u.log() < 0.5 * x.square() + d * (1 - cube + log_cube)
             return d.log() + log_cube, (fits & (cube > 0)) | ~((d > 0) & (d < math.inf))
 

@@ -109,11 +109,11 @@ class Transform:
         raise absent(self, "log_abs_det_jacobian")
 
     def forward_shape(self, shape: Size) -> Size:
-        """Shape of the output for an input of `shape`."""
+        """Return the shape of the output for an input of `shape`."""
         return shape
 
     def inverse_shape(self, shape: Size) -> Size:
-        """Shape of the input for an output of `shape`."""
+        """Return the shape of the input for an output of `shape`."""
         return shape
 
     def _need_dims(self, shape: Sequence[int], count: int) -> None:
@@ -258,7 +258,8 @@ class ComposeTransform(Composite):
 
 
 class IndependentTransform(Composite):
-    """`base_transform`, applied with its last batch dimensions as event dimensions."""
+    """`base_transform` with its last `reinterpreted_batch_ndims` batch dimensions as event
+    dimensions."""
 
     def __init__(
         self, base_transform: Any, reinterpreted_batch_ndims: int, cache_size: int = 0
@@ -344,7 +345,8 @@ class _Sequence(Composite):
 
 
 class CatTransform(_Sequence):
-    """One transform for each part of `lengths` along `dim`; `gt.cat` joins the results."""
+    """Transform of consecutive parts of the input along `dim`, with one transform for each part.
+    `lengths` are the sizes of the parts. `gt.cat` joins the results."""
 
     lengths: list[int]
 
@@ -378,7 +380,8 @@ class CatTransform(_Sequence):
 
 
 class StackTransform(_Sequence):
-    """One transform for each slice along `dim`; `gt.stack` joins the results."""
+    """Transform of the slices of the input along `dim`, with one transform for each slice.
+    `gt.stack` joins the results."""
 
     def _region(self, name: str) -> Constraint:
         return constraints.stack([getattr(t, name) for t in self.transforms], self.dim)

@@ -82,7 +82,7 @@ class Independent(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """Distribution of the output of `transforms` for samples of `base_distribution`.
+    """Distribution of `transforms` applied to samples of `base_distribution`.
 
     Raises: ArgumentValueError if the base has fewer dimensions than the transforms need.
     """
@@ -200,8 +200,8 @@ class MixtureSameFamily(Distribution):
         return MixtureSameFamilyConstraint(self._component_distribution.support)
 
     def _weights(self) -> Tensor:
-        """Return the probabilities (*batch, components), with one more dimension of size 1 for each
-        event dimension."""
+        """Return the probabilities of the components. Shape: (*batch, components), then one
+        dimension of size 1 for each event dimension."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1 for _ in self._event_shape))
 

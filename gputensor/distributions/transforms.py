@@ -41,7 +41,7 @@ identity_transform: ComposeTransform = ComposeTransform([])
 
 
 class _Monotone(Transform):
-    """Base of increasing functions of one number, without parameters."""
+    """Base class of increasing functions of one number that have no parameters."""
 
     domain: Any = constraints.real
     codomain: Any = constraints.positive
@@ -182,7 +182,7 @@ class AffineTransform(_Parametrized):
     scale: Any
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
-        broadcast_all(loc, scale)  # raises for other types than tensors and numbers
+        broadcast_all(loc, scale)  # raises for types other than tensors and numbers
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
         super().__init__(cache_size)
 
@@ -386,7 +386,7 @@ class PositiveDefiniteTransform(LowerCholeskyTransform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = cdf(x) of a distribution of real numbers."""
+    """y = cdf(x), with the cdf of a distribution of real numbers."""
 
     bijective = True
     codomain: Any = constraints.unit_interval

@@ -60,18 +60,20 @@ _sum_rightmost, _standard_normal = sum_rightmost, standard_normal
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Convert log odds (is_binary) or unnormalized log probabilities, (*, k), to probabilities."""
+    """Convert logits to probabilities. The logits are log odds if is_binary, otherwise unnormalized
+    log probabilities of shape (*, k)."""
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Clamp probabilities to [eps, 1 - eps] of their dtype."""
+    """Clamp probabilities to [eps, 1 - eps], with the machine epsilon of their dtype."""
     eps = finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Clamp probabilities, then convert them to log odds (is_binary) or to log probabilities."""
+    """Clamp probabilities, then convert them to log odds if is_binary, otherwise to log
+    probabilities."""
     clamped = clamp_probs(probs)
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
@@ -142,7 +144,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def shifted(x: Tensor, left: int, right: int) -> Tensor:
-    """Pad the last dimension of `x` with ones."""
+    """Pad the last dimension of `x` with `left` ones before and `right` ones after the elements."""
     return F.pad(x, (left, right), value=1.0)
 
 

@@ -101,7 +101,8 @@ def asarray(
 
 
 def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
-    """Return (a tensor over obj's memory, False) or (a new tensor, True)."""
+    """Return (a tensor over obj's memory, False), or (a new tensor, True) if the memory cannot be
+    shared."""
     if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):

@@ -16,7 +16,8 @@ from ..core.memory_format import contiguous_strides
 
 
 class Described(NamedTuple):
-    """The description of an array by its library. Strides are in bytes and may be negative."""
+    """The memory and the layout of an array, as its library describes them. Strides are in bytes
+    and may be negative."""
 
     address: int
     is_readonly: bool
@@ -37,7 +38,7 @@ def read(op: str, arg: str, x: Any) -> Described:
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    # a typestr cannot express bfloat16, so libraries give such an array a NumPy dtype
+    # a typestr cannot express bfloat16, so prefer the array's own NumPy dtype if it has one
     if not isinstance(element, np.dtype):
         try:
             element = np.dtype(operator.getitem(given, "typestr"))

@@ -152,8 +152,8 @@ def _take(capsule: Any) -> Tensor:
             got = errors.Got(f"address {pointer:#x}")
             raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # When the last tensor is dropped, work on the memory may still be queued, and the producer
-        # does not wait for it.
+        # When the last tensor is dropped, work on the memory may still be queued. The producer does
+        # not wait for this work, so `borrow` delays the return of the memory.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:

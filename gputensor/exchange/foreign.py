@@ -71,8 +71,8 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """Same as `geometry`. Error messages read `_geometry` and `_device` of tensors and of these
-        arrays."""
+        """Same as `geometry`. The code for error messages reads `_geometry` and `_device`, both of
+        tensors and of objects of this class."""
         return self.geometry
 
     @property
@@ -165,7 +165,7 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        # After this, code may write to the tensor's memory without calling an operator.
+        # The result gives other code access to the tensor's memory without an operator call.
         expose(x._get_storage())
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
@@ -342,8 +342,8 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """Return the device index of CUDA memory. If the array has no index, the driver finds it by the
-    address."""
+    """Return the device index of CUDA memory. If the array does not have the index, the CUDA driver
+    finds the index from the address."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:
@@ -359,7 +359,7 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     if stream is None:
         found = _of_tensor(op, arg, from_dlpack(x), x)
     else:
-        with on_stream(*stream):  # the producer does not synchronise our stream
+        with on_stream(*stream):  # so that no stream has to wait for another one
             found = _of_tensor(op, arg, from_dlpack(x), x)
         found.stream = stream[1]
     found.is_readonly = library == "jax"

@@ -128,8 +128,8 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     elif element.category == BOOL:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
-        # NumPy rounds once to a wide dtype, and the copy kernel converts that to 16 bits. A
-        # conversion by NumPy alone would round twice.
+        # NumPy stores the numbers in a wider dtype, and the copy kernel converts them to the narrow
+        # dtype. A direct conversion by NumPy would round twice.
         wide, values = _WIDE.get(element, element), numbers.flat
     try:
         with np.errstate(over="ignore"):

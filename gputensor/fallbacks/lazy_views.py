@@ -107,7 +107,8 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 
 
 def _passes(operator: Operator, bit: int) -> bool:
-    """Return True for view operators, which keep the bit, and for operators that read no elements.
+    """Return True if the operator may run on lazy tensors directly. This holds for view operators,
+    whose results keep the bit, and for operators that read no elements.
 
     For efficient zeros, return False for operators that access the storage, which does not exist.
     """
@@ -130,7 +131,7 @@ def clone_below(tensor: Tensor) -> Tensor:
 
 
 def _below(bits: int) -> int:
-    """Return the key set of a call below ADInplaceOrView. Modes still intercept such a call."""
+    """Return the key set of a call below ADInplaceOrView. Modes still intercept this call."""
     include, keep = tls.state.get()
     return (bits | include) & keep & BELOW_ADINPLACEORVIEW
 
@@ -170,7 +171,7 @@ def _as_it_lies(tensor: Tensor) -> Tensor:
 
 def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy between tensors with different lazy bits. If the dtypes and devices are equal, the copy
-    takes one pass over memory."""
+    needs no temporary tensor."""
     key_set &= ~LAZY
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)

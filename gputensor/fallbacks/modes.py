@@ -31,7 +31,7 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 # The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
 # The keys of a call that no mode and no class handles: the keys below Python, and the keys of lazy
-# views. With the latter, `clone` resolves a lazy conjugate or negation.
+# views. With the keys of lazy views, `clone` computes the values of a lazy conjugate or negative.
 _BELOW = keys.below("Python") | keys.LAZY
 # Keys whose kernels run before a handler. The keys of lazy views are not among them, because a
 # handler may make views.

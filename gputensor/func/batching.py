@@ -93,7 +93,8 @@ def _unwrapped(level: VmapLevel, x: Any, dim: int | None) -> Any:
 
 
 def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
-    """Return a dimension, or None, for each leaf of a value."""
+    """Return the mapped dimension of each leaf of `value`, or None for a leaf that is not
+    mapped."""
     found = list(_spread(arg, dims, value))
     if len(found) != len(leaves):
         raise errors.wrong_value("vmap", arg, "be nested as the arguments or results are", dims)
@@ -129,7 +130,7 @@ def _spread(arg: str, dims: Any, value: Any) -> Iterator[Any]:
 
 
 def _size(leaves: list[Any], dims: list[Any]) -> int:
-    """Return the number of entries, which is the size of each mapped dimension."""
+    """Return the size of the batch, which is the size of each mapped dimension."""
     sizes = {x._geometry.sizes[d] for x, d in zip(leaves, dims) if d is not None}
     if not sizes:
         raise errors.wrong_value("vmap", "in_dims", "name a dimension of an argument", None)

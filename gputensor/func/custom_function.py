@@ -49,8 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument whose wrapper contains `made`, which means that forward wrote to this
-    tensor and returned it. Return None if there is no such argument.
+    """Return the argument whose wrapper contains `made`, or None. If there is such an argument,
+    forward wrote to `made` and returned it.
     """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 

@@ -40,9 +40,10 @@ Function = Callable[..., Any]
 class DualLevel(Level):
     """The level of a block of forward differentiation.
 
-    written: id of a storage -> the storage, and a tangent of all its elements. It contains the
-    storage of each tensor that has no wrapper and to which a value with a tangent was written. All
-    views of this storage then have the tangent, also views made before the write.
+    written: maps the id of a storage to the storage, and to a tangent of all its elements. The dict
+    has an entry for the storage of each tensor that has no wrapper and to which a value with a
+    tangent was written. All views of this storage then have the tangent, also views made before the
+    write.
     """
 
     written: dict[int, tuple[Any, Tensor]]
@@ -74,7 +75,8 @@ class DualLevel(Level):
         return found[1].as_strided(shape.sizes, shape.strides, x._offset)
 
     def _begin(self, x: Any, tangent: Any) -> None:
-        """Give the storage of `x` a tangent of zeros, with the wrappers that `tangent` has."""
+        """Start a tangent of zeros for the storage of `x`. It gets the same wrappers as
+        `tangent`."""
         if isinstance(x, BatchedTensor):
             self._begin(x.value, physical(x.level, tangent))
         elif isinstance(x, DualTensor):
@@ -193,8 +195,8 @@ class DualLevel(Level):
         return (copied, *args[1:])
 
     def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """Return the tangent of an elementwise operator's result: the sum, over the operands, of
-        the gradient formula applied to the operand's tangent."""
+        """Compute an elementwise operator and return the result with its tangent. The tangent is
+        the sum, over the operands, of the gradient formula applied to the operand's tangent."""
         around = levels_around(self)
         places = [n for n in entry.places if self._tangent(args[n]) is not None]
         sizes = broadcast_shapes(
@@ -235,9 +237,9 @@ class DualLevel(Level):
         return y
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """Return the tangent of any operator's result. The operator's gradient formula is linear in
-        the incoming gradient, so the derivative of the formula with respect to this gradient gives
-        the tangent."""
+        """Compute any operator and return each result with its tangent. The operator's gradient
+        formula is linear in the incoming gradient, so the derivative of the formula with respect to
+        this gradient gives the tangent."""
         around = levels_around(self)
         xs: list[Any] = []
         ts: list[Any] = []
@@ -274,9 +276,9 @@ class DualLevel(Level):
 
 
 def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
-    """Return the tangent of a result. The tangent gets memory of its own if the result has memory
-    of its own, because both may be written to. (The formula of `clone` returns the operand's
-    tangent itself.)"""
+    """Return the tangent of a result. Copy the tangent if it shares memory with an operand's
+    tangent although the result shares no memory with the operand, because each may be written to.
+    (The formula of `clone` returns the operand's tangent itself.)"""
     for x, t in zip(xs, ts):
         if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
             return tangent.clone()

@@ -111,7 +111,8 @@ def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """Return the derivative of each output with respect to each input, of sizes (output, input).
+    """Return the derivative of each output with respect to each input. Its sizes are the output's
+    sizes, then the input's sizes.
 
     strategy: "reverse-mode", or "forward-mode", which is cheaper for more outputs than inputs.
     vectorize: no effect, because rows are always computed together. So, unlike in PyTorch,
@@ -154,7 +155,8 @@ def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """Return the second derivatives of a function that returns one number, by pairs of inputs."""
+    """Return the second derivatives of a function that returns one number, for each pair of
+    inputs."""
     _, is_tuple = _tensors("hessian", "inputs", inputs)
     of_number = _number("hessian", func)
 

@@ -66,7 +66,7 @@ class Level(Guard):
         return isinstance(x, Wrapper) and x.level is self
 
     def compute(self, entry: Any, args: Sequence[Any]) -> Any:
-        """Compute an operator for which this level is the innermost one among the operands.
+        """Compute an operator. Among the levels of its operands, this level is the innermost.
 
         entry: the operator's Entry of operators.py.
         """
@@ -255,8 +255,8 @@ def wrapped(level: Any, result: Any) -> Any:
 
 
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """Split the first dimension of each tensor into the batch and `outer` values, then wrap the
-    tensors, as `wrapped` does."""
+    """Split the first dimension of each tensor into the batch and a dimension of size `outer`, then
+    wrap the tensors, as `wrapped` does."""
     return each(
         result,
         lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),
@@ -283,7 +283,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     made = _new(DualTensor)
     made.level, made.tangent = level, tangent
     made.hold(primal, primal._geometry, DUAL)
-    made._keys |= tangent._keys & BATCHED  # so that results have the batch too
+    made._keys |= tangent._keys & BATCHED  # so that results also have the tangent's batch
     return made
 
 

@@ -129,7 +129,7 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 
 def settled(y: Any, is_tracked: bool) -> Any:
-    """Return a result, detached unless `is_tracked`. is_tracked: the history of the results
+    """Return a result, detached unless `is_tracked`. is_tracked: True if the history of the results
     contains leaves other than the aliases."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
@@ -319,7 +319,8 @@ def jacrev(
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return for each tensor a stack of one-hot tensors, one for each element of all tensors."""
+    """Return for each tensor a stack with one entry for each element of all tensors. An entry is 1
+    at its element and 0 elsewhere."""
     counts = [x._geometry.numel for x in tensors]
     total, start = sum(counts), 0
     found = []

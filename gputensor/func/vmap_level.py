@@ -47,8 +47,8 @@ class VmapLevel(Level):
     level, because some of them draw random numbers.
 
     size: the number of entries of the batch. randomness: "error", "different" or "same".
-    has_spread: see Note [Spread batches]. written: id of a storage -> the storage, and its elements
-    for each entry.
+    has_spread: see Note [Spread batches]. written: maps the id of a storage to the storage, and to
+    its elements for each entry.
     """
 
     is_vmap: ClassVar[bool] = True
@@ -102,7 +102,8 @@ class VmapLevel(Level):
         return x
 
     def _begin(self, x: Tensor) -> None:
-        """Give the storage of a tensor a batch, with equal entries."""
+        """Start a batch for the storage of a tensor. Each entry is a copy of the storage's
+        elements."""
         storage = x._get_storage()
         if id(storage) not in self.written:
             count = storage.nbytes() // x.dtype.itemsize

@@ -68,9 +68,9 @@ class Stream(NamedTuple):
 
 class Entry(NamedTuple):
     """The functions that run an operator which has no entry in structured/pointwise/. write: a
-    function that runs the operator over values of a stage, `(results, inputs, numbers)`. run: the
-    operator's launch on a device. has: for each optional operand after the first one, True if it is
-    given."""
+    function that runs the operator on values of a stage, called as `write(results, inputs,
+    numbers)`. run: the operator's launch on a device. has: for each optional operand after the
+    first one, True if it is given."""
 
     family: str
     name: str
@@ -86,20 +86,20 @@ class Entry(NamedTuple):
 
 
 class Recorded:
-    """An operator for operands of given geometries, in the form in which calls are recorded. There
-    is one object for each form, so objects are compared by identity.
+    """The common description of all recorded calls of an operator with operands of the same
+    geometries. These calls share one object, so objects are compared by identity.
 
     operator: `aten::add.Tensor`. family: the file in kernels/ that has its loop. loop: the loop,
     `add_alpha` instead of `add` if alpha is given. kinds: each input's dtype, or the type of a
     number. compute: the dtype of the computation. geometry: the geometry of the result. walk: the
-    result's sizes and strides, without its dtype. result: the result's dtype. is_move: a copy to
-    another layout, in the same dtype. entry: the operator's own entry, which runs it alone.
-    can_wait: the operator may run later, because only values of elements depend on it. reduces: the
-    dimensions that a reduction reduces; None for results with the walk's sizes. seen: the result's
-    geometry with its dimensions in the walk's order. feeds: equal to seen, if later steps of the
-    recording may read the result. at: the place (device and layout) of the walk. also: the place of
-    the result, if it has another layout. whole, part, takes_rows: see Note [What takes rows]. dims:
-    the dimensions of a row.
+    result's sizes and strides, without its dtype. result: the result's dtype. is_move: True for a
+    copy to another layout in the same dtype. entry: the operator's own entry, which runs it alone.
+    can_wait: True if the operator may run later, because only values of elements depend on it.
+    reduces: the dimensions that a reduction reduces; None for results with the walk's sizes. seen:
+    the result's geometry with its dimensions in the walk's order. feeds: equal to seen if later
+    steps of the recording may read the result, otherwise None. at: the place (device and layout) of
+    the walk. also: the place of the result, if it has another layout. whole, part, takes_rows: see
+    Note [What takes rows]. dims: the dimensions of a row.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Instruction(NamedTuple):
 class Chain:
     """An immutable, hashable chain: see Note [A chain]. stores: the values to store, in the order
     of the outputs. The chain contains only operators that the stores need. walk: the sizes and
-    strides of elementwise results. steps: the number of each result -> its instruction."""
+    strides of elementwise results. steps: maps the number of each result to its instruction."""
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
@@ -206,8 +206,8 @@ class Chain:
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
-        """For each stored value, True if the tensor and the walk have their dimensions in different
-        orders."""
+        """For each stored value, True if the tensor's dimensions differ from the walk's dimensions
+        in number or in order."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
@@ -250,8 +250,8 @@ class Chain:
         return sorted([n for n in found if n >= 0 and n not in given])
 
     def origins(self) -> dict[int, int]:
-        """Return value -> its origin. The origin of a copy to another layout is the value that was
-        copied, before the first of several such copies. Any other value is its own origin."""
+        """Return a dict that maps each value to its origin. A copy to another layout has the origin
+        of the copied value. Any other value is its own origin."""
         found = {n: n for n in range(len(self.inputs))}
         for n, step in self.steps.items():
             found[n] = found[step.operands[0]] if step.what.is_move else n
@@ -263,7 +263,7 @@ class Chain:
     ) -> Chain:  # fmt: skip
         """Return a chain of some of the instructions, with all scalars. takes: the values that
         become inputs. steps: the values that the new chain computes. stores: the values that it
-        stores. same: value -> the value that its readers read instead."""
+        stores. same: maps a value to the value that replaces it as an operand."""
         numbers = {n: place for place, n in enumerate([*takes, *steps])}
         made = [
             x._replace(operands=tuple([numbers.get(same.get(y, y), y) for y in x.operands]))

@@ -20,14 +20,15 @@ from .record.pending import Pending
 if TYPE_CHECKING:
     from .record.recording import Recording
 
-# The maximum number of instructions in a tail. One thread runs them for each result.
+# The maximum number of instructions in a tail. One thread runs them for each element of the
+# reduction's result.
 _LONGEST = 32
 
 
 def join(later: Recording) -> Recording | None:
-    """Append `later` to the only recording whose results it reads, and return that recording. If
-    `later` cannot be appended, change nothing and return None. The caller holds the lock. For CUDA
-    only."""
+    """Append `later` to the recording whose pending results it reads, and return that recording. If
+    `later` reads results of several recordings, or cannot be appended, change nothing and return
+    None. The caller holds the lock. For CUDA only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
@@ -46,8 +47,8 @@ def join(later: Recording) -> Recording | None:
 
 
 def _goes_on(first: Recording, later: Recording) -> bool:
-    """True if `later` reads only results of reductions, and all its values have the layout of these
-    results."""
+    """True if all pending operands of `later` are results of reductions, and all values of `later`
+    have the layout of these results."""
     if (
         first.is_run or first.error is not None or first.recorder is not later.recorder
         or first.place is not later.place or first.saved or later.saved or later.has_copies
@@ -105,7 +106,7 @@ def _tail_of(whole: Chain) -> Tail | None:
     reduced = [n for n in before if whole.steps[n].what.reduces is not None]
     ends = [n for n in reduced if n in read and whole.steps[n].what.feeds is None]
     # `ends` is empty if the steps that read the reductions were dropped as unneeded. The later
-    # steps are still a tail if they have other sizes and read only inputs.
+    # steps are still a tail if their sizes differ from the chain's and they read only inputs.
     is_alone = walk.sizes != whole.walk.sizes and not any([x in before for x in read])
     if not ends and not is_alone:
         return None

@@ -139,8 +139,8 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
 
 
 def _named(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return name -> value for the arguments and the outer variables of a call. An argument to
-    which the function gives no name is named by its position."""
+    """Return a dict that maps names to the values of a call's arguments and outer variables. An
+    argument to which the function gives no name is named by its position."""
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     if code is None:

@@ -148,9 +148,9 @@ def source(chain: Chain) -> str | None:
 class Stage(NamedTuple):
     """Instructions that run together. takes: the values that they read. makes: the values that they
     write. run: a function of these values and the chain's scalars; values are ndarrays on the CPU,
-    otherwise tensors. It may return False if it has written nothing; then the operators with the
-    results `steps` run one by one. program: a function for the same computation, called as
-    `(*makes, *takes, scalars, True)`, if there is one."""
+    otherwise tensors. If `run` returns False, it has written nothing, and the operators that
+    compute the values `steps` run one by one. program: a function for the same computation, called
+    as `(*makes, *takes, scalars, True)`, if there is one."""
 
     takes: Sequence[int]
     makes: Sequence[int]
@@ -269,8 +269,9 @@ def alone(chain: Chain, value: int) -> Stage:
 
 
 def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
-    """Return the values that an operator computes, and a function. The function takes the
-    outputs for these values and adds memory for results of the operator that nothing reads."""
+    """Return an operator's results that the chain has as values, and a function. The function takes
+    the outputs for these values and adds memory for the operator's other results, which nothing
+    reads."""
     steps, what = chain.steps.items(), chain.steps[value].what
     further = {x.what.part: n for n, x in steps if x.what.part and x.operands[0] == value}
     others = [] if what.whole is None else what.entry.plan.outputs[1:]

@@ -41,8 +41,9 @@ def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
 
 
 def register(client: ModuleType) -> None:
-    """Add tensors to the table of a client's module. If the table has another form in this version
-    of the client, issue a warning; the client still works with its other types."""
+    """Add tensors to the table of a client's module. If this fails, because this version of the
+    client has a table of another form, issue a warning. The client then still works with its other
+    types."""
     shim = import_module(f"{__name__}.{client.__name__.partition('.')[0]}")
     try:
         shim.register(client)

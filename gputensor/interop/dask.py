@@ -53,7 +53,8 @@ def _dtype_type() -> type:
 
 
 def token(x: Tensor) -> tuple[Any, ...]:
-    """Return a token that is equal for equal elements, dtype, sizes and device, in any process."""
+    """Return Dask's token of a tensor. Tensors with equal elements, dtype, sizes, device and
+    requires_grad have equal tokens, in any process."""
     from ..core.device import META
     from ..tensor.base import materialised
 

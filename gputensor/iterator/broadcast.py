@@ -55,7 +55,7 @@ def _mismatch(
 
 
 def differing_dim(a: Sizes, b: Sizes) -> int:
-    """Return the last dimension at which two shapes do not broadcast. It is counted in the longer
+    """Return the last dimension at which two shapes do not broadcast, as an index into the longer
     shape."""
     longer = max(len(a), len(b))
     for back in range(1, min(len(a), len(b)) + 1):

@@ -10,25 +10,28 @@ from typing import Any
 from ..core.dtype import bool_
 
 _DEFAULTS: dict[str, Any] = {
-    # An output must not overlap itself or a part of an input (checked per call).
+    # True if an output must not overlap itself (checked in the plan) or a part of an input (checked
+    # per call).
     "check_mem_overlap": True,
-    # Inputs and given outputs have one dtype. Not used together with promotion or casting.
+    # True if inputs and given outputs must have one dtype. Not used together with promotion or
+    # casting.
     "check_all_same_dtype": True,
     "check_all_same_device": True,
-    # Resize a given output of the wrong size; False makes that an error.
+    # True if a given output of the wrong size is resized. Otherwise the wrong size is an error.
     "resize_outputs": True,
     # Inputs from this index on take part in type promotion. Earlier inputs, such as a mask, do not.
     # None: there is no promotion.
     "promote_from": None,
-    # Replace a bool or integer result type by the default dtype.
+    # True if the default dtype replaces a bool or integer common dtype.
     "promote_integer_inputs_to_float": False,
-    # A given output may have a dtype other than the result's; kernels cast when they store.
+    # True if a given output may have a dtype other than the result's. Kernels then cast when they
+    # store.
     "cast_common_dtype_to_outputs": False,
-    # A given output must have a dtype to which the result can be cast.
+    # True if a given output must have a dtype to which the result can be cast.
     "enforce_safe_casting_to_output": False,
     # The allowed number of 0-d CPU tensors among operands of another device.
     "cpu_scalars": 0,
-    # If True, elements are visited in row-major order: the last dimension is fastest.
+    # True if elements must be visited in row-major order, with the last dimension fastest.
     "enforce_linear_iteration": False,
     # The dtype of allocated outputs, independent of the inputs.
     "static_dtype": None,

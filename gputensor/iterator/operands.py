@@ -57,8 +57,8 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of the inputs that take part in type promotion. A mask, which
-    precedes them, must be bool."""
+    """Return the common dtype of the inputs that take part in type promotion. Inputs before them,
+    such as a mask, must be bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):

@@ -13,7 +13,7 @@ Sizes = tuple[int, ...]
 
 
 def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> list[int]:
-    """Return dimension numbers from the innermost outwards.
+    """Return the dimensions, sorted from the innermost to the outermost.
 
     operands: strides over `shape` of every operand with a known layout, outputs first. In a
     reduction, the first `n_reduced` operands are outputs. Their stride is 0 in reduced dimensions,

@@ -112,8 +112,8 @@ def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
 
 
 def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
-    """Raise if `out` may not be written because one of the tensors `read` is read at the same time.
-    shape: the geometry that `out` will have; by default its present one.
+    """Raise if elements of `out` share memory, or if `out` shares memory with one of the inputs
+    `read`. shape: the geometry that `out` will have; by default its current geometry.
 
     read: the inputs, by argument name.
     """

@@ -26,8 +26,8 @@ from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
-# Stride bytes of one-dimensional iterations. _DENSE: over dense memory, by item size. _STAY: over
-# one repeated element.
+# Strides in bytes of one-dimensional iterations. _DENSE: over dense memory, by item size. _STAY:
+# over one repeated element.
 _DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
 _STAY = (0,)
 

@@ -1,7 +1,7 @@
 """Iteration along one dimension: rows of `n` elements with any strides, for softmax and similar
 operators.
 
-The iteration that `stub.bind` receives: operands of equal sizes, iterated along one dimension.
+`stub.bind` receives a `Rows` object as the plan.
 """
 
 from __future__ import annotations

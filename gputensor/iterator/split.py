@@ -107,7 +107,8 @@ def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iter
 
 
 class DimCounter:
-    """Iterate over the linear range [begin, end) of a shape in the largest possible 2-d steps.
+    """A counter that covers the linear range [begin, end) of a shape in the largest possible 2-d
+    steps.
 
     values: the index of the element at `offset`. Source: ATen/TensorIterator.cpp, DimCounter.
     """
@@ -143,7 +144,8 @@ class DimCounter:
 
     def increment(self, step: tuple[int, int]) -> None:
         self.offset += step[0] * step[1]
-        # After a step over whole rows, the innermost index is 0.
+        # A step over several rows leaves the innermost index at 0, so the carry begins at dimension
+        # 1.
         dim, carry = (0, step[0]) if step[1] == 1 else (1, step[1])
         while carry and dim < len(self.shape):
             value = self.values[dim] + carry

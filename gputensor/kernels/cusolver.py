@@ -72,7 +72,7 @@ def sytrf(namespace: Any, a: Any) -> Any:
 
 def sytrs(ld: Any, pivots: list[int], b: Any, hermitian: bool) -> Any:
     """Return X of A X = B. `sytrf` has factorised A into L D L^T or L D L^H. CuPy has no function
-    for this.
+    that solves with these factors.
 
     pivots are in host memory. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
     """

@@ -20,16 +20,17 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """Return the LAPACK routine, such as `getrf`, for the array's dtype. It is not available on a
-    GPU, because CuPy has no LAPACK."""
+    """Return the LAPACK routine, such as `getrf`, for the array's dtype. There is no such routine
+    on a GPU, because CuPy has no LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
 
 
 def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
-    """Call `function` for each matrix of batches of one size. Return a tuple of the stacked
-    results. Matrices in the results are column-major, as in LAPACK."""
+    """Call `function` for each matrix of one batch, or for each tuple of matrices of several
+    batches of equal size. Return a tuple of the stacked results. Matrices in the results are
+    column-major, as in LAPACK."""
     np = namespace.np
     batch = batches[0].shape[:-2]
     if not batch:
@@ -131,7 +132,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        # OpenBLAS may report no failed pivot and continue with NaN.
+        # OpenBLAS may continue with NaN after a failed pivot, without reporting the failure.
         failed = np.isnan(found.diagonal())
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 

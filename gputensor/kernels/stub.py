@@ -30,17 +30,17 @@ from .compiled import library
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
-# By (device type, family, op): the function bind(op, plan). The op "" stands for all ops without an
-# entry of their own.
+# Maps (device type, family, op) to the function bind(op, plan). The op "" stands for all ops of the
+# family that have no separate entry.
 _registered: Registry[tuple[str, str, str], Bind] = Registry()
 _declared: dict[str, Stub] = {}
 _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """Return an object with the CPU loops of a family as attributes: the functions of
-    `kernels/compiled/<family>.py` and of the library or, if they do not exist, NumPy's functions in
-    `kernels/cpu/<family>.py`."""
+    """Return an object whose attributes are the CPU loops of a family. A loop is a function of
+    `kernels/compiled/<family>.py` or of the library if there is one, otherwise the NumPy function
+    in `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -91,7 +91,7 @@ def cpu_loop(
 def is_compiled(loop: object) -> bool:
     """Return True if `cpu_loop` returned a compiled loop, which divides its work among threads
     itself."""
-    # NumPy's reductions are builtin functions too, but they are methods of ufuncs.
+    # NumPy's reductions, such as np.add.reduce, have the same type, but are methods of ufuncs.
     return type(loop) is BuiltinFunctionType and type(loop.__self__) is not np.ufunc
 
 

@@ -23,8 +23,8 @@ from ..iterator.plan import build
 from ..kernels import stub
 from .new_array import as_format, empty, given
 
-# (geometries, device, alignments) -> launch. The whole table is cleared when it reaches its maximum
-# size, as for operators' plans.
+# Maps (geometries, device, alignments) to a launch. The table is cleared when it reaches its
+# maximum size, like the tables of operators' plans.
 launches: dict[tuple[Any, ...], Any] = {}
 _MOST_LAUNCHES = 4096
 

@@ -27,7 +27,8 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# For each key name: the policies of operators, as in native_functions.yaml.
+# Maps the name of an Autocast key to a dict with the policies of operators, as in
+# native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in AUTOCAST_DEVICES}
 
 
@@ -93,7 +94,7 @@ def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callabl
 
 
 def _in_float32(operator: Operator, appends: bool) -> Callable[..., Any]:
-    """Make a kernel that lets the operator compute in float32, by its argument `dtype` or by an
+    """Make a kernel that requests computation in float32: it sets the argument `dtype`, or calls an
     overload that has this argument."""
     arguments = operator.schema.arguments
     places = [n for n, a in enumerate(arguments) if a.type.has_tensor]

@@ -31,8 +31,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
-    """Return the shape of an operator: see Note [Shapes]. inputs: the arguments that have
-    derivatives."""
+    """Return the shape of an operator, one letter for each argument: see Note [Shapes]. inputs: the
+    arguments that have derivatives."""
     definition, signature = table.definition, table.signature
     numbers = () if definition is None else definition.numbers
     return "".join([_letter(a, inputs, numbers) for a in signature.schema.arguments])
@@ -160,7 +160,8 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 
 def _some_of_several(kind: type[Node]) -> Function:
-    """Return a function that attaches the node to those results whose gradients a formula reads."""
+    """Return a function that attaches the node to the results whose gradients are read by a
+    derivative formula."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:

@@ -12,8 +12,8 @@ from typing import Any
 from ..dispatch import families
 from ..dispatch.operator import Operator
 
-# An operator; the name of its loop, or ""; its kernel for all devices except the CPU; the file and
-# line of its row in `_generated/kernels`.
+# (operator, name of its loop or "", its kernel for all devices except the CPU, file and line of its
+# row in `_generated/kernels`).
 Entry = tuple[Operator, str, Any, str]
 
 # The entries of each family.
@@ -23,8 +23,8 @@ listeners: list[Callable[[str, Entry], None]] = []
 
 
 def offer(module: str, entry: Entry) -> None:
-    """Add an entry to its family, which is the last part of the module's name, and call the
-    listeners."""
+    """Add an entry to `entries`, and call the listeners. The last part of the module's name is the
+    family."""
     family = module.rpartition(".")[2]
     of_family = entries.setdefault(family, [])
     of_family.append(entry)

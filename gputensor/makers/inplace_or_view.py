@@ -1,4 +1,5 @@
-"""The kernel at ADInplaceOrView: it counts writes and records the base of views.
+"""The kernel at ADInplaceOrView: it increments the version of written tensors, and records the base
+of views.
 
 Composite implicit operators have no kernel at this key. The operators that they call have one.
 """

@@ -48,7 +48,7 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "
 
 def _is_of_a_library(kernel: Any) -> bool:
     """Return True for a kernel that calls NumPy or CuPy, which devices from other packages cannot
-    use. Families mark this by BY_LIBRARY."""
+    use. A module of such kernels defines the name BY_LIBRARY."""
     return kernel.__module__ == library.__name__ or hasattr(
         sys.modules[kernel.__module__], "BY_LIBRARY"
     )
@@ -77,8 +77,8 @@ def copied(kind: type[Node]) -> type[Node]:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Let `operator` call the kernels of `of`, which has the same arguments. It is used for
-    overloads and for operators with several names."""
+    """Register a kernel of `operator` that calls `of`, an operator with the same arguments. Rows
+    use this for overloads and for operators with several names."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)

@@ -38,9 +38,10 @@ functional, inplace, out = elementwise.forms(rule)
 
 
 def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
-    """Return a kernel factory. In its kernels, the argument `approximate` selects the loop and is
-    not passed to the loop. make(operator, rule) returns a function of (inputs, arguments after
-    `approximate`, the kernel, all arguments)."""
+    """Return a kernel factory. A kernel of the factory selects its loop by the argument
+    `approximate`, which it does not pass to the loop. make(operator, rule) returns the function
+    that runs the loop. The arguments of this function are (inputs, arguments after `approximate`,
+    the kernel, all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
         names = [argument.name for argument in operator.schema.arguments]

@@ -84,7 +84,7 @@ def _repeated(x: Tensor, served: int) -> Tensor:
 
 
 def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
-    """Sum the gradient of x over the query heads that share each head of x."""
+    """Return the gradient of x, summed over the query heads that share one head of x."""
     own = x._geometry.sizes[1]
     if own == heads:
         return grad
@@ -125,9 +125,10 @@ def _is_by_tiles(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> bool:
     """Return True if computing the scores tile by tile is faster than computing all scores at once.
-    This is so on the CPU, if a CUDA kernel computes the tiles, or if there are many scores. Return
-    False for dropout under a transform (vmap, jvp), which has rules only for operators that draw
-    random numbers, and for dropout on devices that are not in `_TYPES`."""
+    It is faster on the CPU. On other devices it is faster if a CUDA kernel computes the tiles, or
+    if there are many scores. With dropout, return False on devices that are not in `_TYPES`, and
+    under a transform (vmap, jvp). Transforms have rules for operators that draw random numbers, but
+    the operator for tiles gets a seed as an argument."""
     is_drawn_here = query._device.type in _TYPES and not tls.state.get()[0] & (BATCHED | DUAL)
     if dropout_p and not is_drawn_here:
         return False

@@ -36,14 +36,14 @@ def baddbmm(
 baddbmm_: Kernel = matmul.inplace_of("baddbmm")
 baddbmm_out: Kernel = matmul.out_of("baddbmm")
 for _kernel in (baddbmm_, baddbmm_out):
-    _kernel.__module__ = __name__  # The name of a kernel's module is the family of its operator.
+    _kernel.__module__ = __name__  # A kernel's family is the name of its module.
 
 
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Compute the sum of products as one product of longer rows. This product determines the order
-    of the additions.
+    """Return beta * self + alpha * (sum of the products). The sum is one product of matrices that
+    are joined along the inner dimension. That product determines the order of the additions.
     """
     added_result("addbmm", self, batch1, batch2, beta, alpha)
     count, rows, inner = batch1._geometry.sizes

@@ -42,8 +42,8 @@ def _parts(library: Any, x: Any) -> Any:
 def hash_tensor(
     key_set: int, self: Tensor, dim: Any = (), keepdim: bool = False, mode: int = 0
 ) -> Tensor:
-    """Return the exclusive or of the elements along `dim` as uint64. Floats are read as the bits of
-    float64, integers as those of int64."""
+    """Return the exclusive or of the elements' bits along `dim` as uint64. Floats are first
+    converted to float64, and integers to int64."""
     op, given = "hash_tensor", self._geometry
     if given.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "be real", self)
@@ -67,8 +67,8 @@ def hash_tensor(
 
 
 def _folded(bits: Tensor) -> Tensor:
-    """Return the exclusive or of each row. On devices, combine the two halves of each row until one
-    element remains."""
+    """Return the exclusive or of each row. On devices other than the CPU, combine the two halves of
+    each row again and again, until one element remains."""
     if bits._device is CPU:
         return over_array(np.asarray(np.bitwise_xor.reduce(bits._get_array(), -1)))
     n = bits._geometry.sizes[-1]

@@ -54,7 +54,7 @@ def convolution(
         table.remember(key, plan)
     steps, pads, gaps, more, out, sizes, form = plan
     made = None
-    if 0 in out:  # Padding has removed all output of a transposed convolution.
+    if 0 in out:  # In a transposed convolution, padding can remove all output elements.
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
     if _has_loops(x) and x._geometry.numel and 0 not in sizes:
@@ -71,8 +71,9 @@ def _planned(
     op: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
     dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Check the arguments. Return stride, padding, dilation and output padding with one number per
-    dimension, the output's spatial sizes, the result's sizes, and the result's memory format."""
+    """Check the arguments. Return (stride, padding, dilation, output padding, spatial sizes of the
+    result, all sizes of the result, memory format of the result). Each of the first four has one
+    number per spatial dimension."""
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
     steps = per_dim(op, "stride", stride, count, 1)
@@ -253,8 +254,8 @@ def _of_input(
             sizes = list(made._geometry.sizes)
             sizes[d] = m
             made = calls.cat([made, calls.new_zeros(made, sizes)], d)
-    # If output_padding is not smaller than the stride, the result has additional windows, which are
-    # cut off.
+    # If output_padding is not smaller than the stride, `made` is longer than the input. Cut off the
+    # additional elements.
     for d, n in enumerate(given, 2):
         made = calls.slice_Tensor(made, d, 0, n, 1)
     return made
@@ -321,7 +322,8 @@ def _of_weight(
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
-    """Return the input with a dimension of samples, and True if the input already had it."""
+    """Return the input with a dimension of samples, and True if the input already had this
+    dimension."""
     if input._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "input", rule, input)

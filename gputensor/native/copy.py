@@ -72,16 +72,15 @@ def _planned(table: Table, to: Tensor, src: Tensor) -> Any:
 
 
 def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
-    """Return the function of a copy between row-major tensors on one device other than the CPU. It
-    is derived from the cached function of a copy of other sizes. Return None if the cache has no
-    such function."""
+    """Make the function of a row-major copy from a cached function whose operands differ from `to`
+    and `src` only in sizes. Return None on the CPU, or if no cached function fits."""
     model = None if to._device is CPU else table.plans.get(_likeness(to, src))
     return model and model.over(over_sizes(model.plan, to._geometry.sizes))
 
 
 def _likeness(to: Tensor, src: Tensor) -> Any:
-    """Return a key of all properties of the operands of a row-major copy except their sizes. Return
-    None for other copies."""
+    """Return the cache key of a row-major copy. The key does not depend on sizes. Return None for
+    other copies."""
     wanted, given, place = to._geometry, src._geometry, to._device
     if wanted.sizes != given.sizes or place is not src._device or not wanted.ndim:
         return None
@@ -116,7 +115,7 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
 
 
 def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Do nothing: the copy of a tensor that has no elements or no data."""
+    """Do nothing, because the tensor has no elements or no data."""
 
 
 cpu_copy = stub.cpu("copy").copy
@@ -135,12 +134,13 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     x, y = to._array, src._array
     if x is None:
         x = to._get_array()
-    # This takes 0.7x the time of np.copyto (bench/host/overhead.py).
+    # This assignment takes 0.7x the time of np.copyto (bench/host/overhead.py).
     x[...] = src._get_array() if y is None else y
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy like `_assign`. A plan with this function has already stored its short cut."""
+    """Copy like `_assign`. The table holds this function instead of `_assign` once the short cut of
+    the copy is stored."""
     _assign(to, src, non_blocking)
 
 
@@ -171,7 +171,7 @@ class _OnDevice:
         self.launch = launch or stub.bind("copy", "copy", plan.device.type, plan)
 
     def over(self, plan: Any) -> _OnDevice:
-        """Return the copy for row-major tensors of other sizes."""
+        """Return the copy for another plan, which differs from `self.plan` only in sizes."""
         over = getattr(self.launch, "over", None)
         return _OnDevice(plan, over(plan) if over is not None else None)
 
@@ -180,8 +180,9 @@ class _OnDevice:
 
 
 def copy_launch(to: Tensor, src: Tensor) -> Any:
-    """Return the launch of a copy that `copy_` has made before. Return None if `copy_` does not
-    copy between these tensors by one launch on their device."""
+    """Return the cached launch by which `copy_` copies between tensors of these layouts. Return
+    None if `copy_` has not yet copied between them, or if the copy is not one launch on one
+    device."""
     key = (to._geometry, src._geometry, to._device, src._device)
     run = operators.copy_.table.plans.get(key)
     return run.launch if type(run) is _OnDevice else None
@@ -236,8 +237,8 @@ def lays_out(tensor: Tensor) -> bool:
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy between two devices by a transfer of dense bytes. If the dtype of `to` has fewer bytes,
-    `src` is cast before the transfer, otherwise after it.
+    """Copy between two devices by a transfer of dense bytes. A cast is made before the transfer if
+    elements of `to` have fewer bytes than elements of `src`, otherwise after the transfer.
 
     If a device has no kernel that copies between layouts, the host does this work. Then all bytes
     from the first to the last element are transferred, to the host and back.
@@ -296,8 +297,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Return a copy of src with the layout of self. Bytes in the gaps between elements keep the
-    values of self. Source: ATen/native/Copy.cpp, copy."""
+    """Return a copy of src with the layout of self. The bytes in gaps between elements are copied
+    from self. Source: ATen/native/Copy.cpp, copy."""
     given = self._geometry
     if overlap.internal_overlap(given) == overlap.YES:
         made = calls.empty_like(self)
@@ -311,8 +312,8 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
 
 
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
-    # The calls of empty_like and copy_ are inlined (bench/host/overhead.py), because every layout
-    # copy is a clone.
+    # The calls of empty_like and copy_ are inlined (bench/host/overhead.py), because every copy to
+    # another layout calls clone.
     of = operators.clone.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
@@ -354,8 +355,8 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
 
 
 def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """Call copy_ on a new tensor. Keys from ADInplaceOrView on are skipped, so that the tensor's
-    version stays 0."""
+    """Call copy_ on a new tensor. The dispatcher skips ADInplaceOrView and the keys above it, so
+    that the tensor's version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 

@@ -70,7 +70,7 @@ def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
 
 # --- losses with loops --------------------------------------------------------------------------
 
-# The condition that each numeric argument must fulfil.
+# Maps the name of a numeric argument to its condition: the text for errors, and the test.
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "beta": ("not be negative", lambda x: x >= 0),
     "delta": ("be positive", lambda x: x > 0),

@@ -152,7 +152,7 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    # These are the losses of samples without time steps.
+    # A sample without time steps has loss 0 if its target is empty, otherwise inf.
     without = [0.0 if not m else math.inf for m in texts]
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
@@ -287,7 +287,8 @@ def _by_tensors(
     )  # fmt: skip
 
 
-# The overloads whose lengths are tensors. Only `ctc_loss` applies the reduction.
+# The overloads that take the lengths as tensors. `ctc_loss` applies a reduction, `_ctc_loss` does
+# not.
 _ctc_loss_Tensor = ctc_loss_Tensor = _by_tensors
 
 

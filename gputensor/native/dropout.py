@@ -35,8 +35,8 @@ _COMPOSED = BATCHED | DUAL | FUSE
 
 
 class _Layout(NamedTuple):
-    """The layout of a kernel of family dropout. Strides and dtypes are those of out, mask and the
-    operand that is scaled."""
+    """The layout of a kernel of family dropout. stride_bytes and dtypes have one entry for out, one
+    for mask, and one for the operand that is scaled."""
 
     shape: Sizes
     stride_bytes: Any
@@ -44,8 +44,8 @@ class _Layout(NamedTuple):
 
 
 class _Kernel:
-    """The kernel of dropout, or of its gradient, for one layout. result, mask: the geometries of
-    the results."""
+    """The kernel of dropout, or of its gradient, for one layout. result: the geometry of the scaled
+    result. mask: the geometry of the mask."""
 
     __slots__ = ("result", "mask", "run")
 

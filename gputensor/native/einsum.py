@@ -45,8 +45,8 @@ def einsum(
 
 @lru_cache(maxsize=256)
 def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
-    """Return the labels of each operand, and the labels of the result, or None for an equation
-    without an arrow."""
+    """Return (labels of each operand, labels of the result). The labels of the result are None if
+    the equation has no arrow."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = [_labels(term, equation) for term in left.split(",")]
     return terms, _labels(right, equation) if arrow else None
@@ -54,8 +54,8 @@ def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
 
 @lru_cache(maxsize=256)
 def _named(equation: str, ndims: Sizes) -> tuple[list[list[str]], list[str], int]:
-    """Return the labels of each operand with expanded ellipses, all labels in the order of the
-    computation, and the number of labels in the result."""
+    """Return three values: the labels of each operand, in which ellipses are expanded; all labels,
+    those of the result first; and the number of labels in the result."""
     terms, right = _parsed(equation)
     wide = max([n - len(term) + 1 for n, term in zip(ndims, terms) if ... in term], default=0)
     rest = [f"...{i}" for i in range(wide)]
@@ -80,7 +80,7 @@ def _order(label: str) -> tuple[bool, str]:
 
 
 def _labels(term: str, equation: str) -> list[Any]:
-    """Return the labels of a term: letters, and ... for an ellipsis."""
+    """Return the labels of a term: a str for each letter, and Ellipsis for `...`."""
     found: list[Any] = []
     at = 0
     while at < len(term):
@@ -179,7 +179,7 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
         else:
             groups["b" if in_b else "a"].append(d)
     both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
-    # If the operands are exchanged here, the result is closer to row-major.
+    # Exchange the operands if this brings the result closer to row-major.
     if of_a and of_b and of_a[-1] > of_b[0]:
         a, b, of_a, of_b = b, a, of_b, of_a
     rest = [d for d in summed if d not in over]

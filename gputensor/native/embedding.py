@@ -130,8 +130,9 @@ def _norm(rows: Tensor, kind: float) -> Tensor:
 
 
 class Bags:
-    """The bag to which each index belongs, the mask of indices that are counted, and the number of
-    counted indices in each bag."""
+    """The bags of a call of embedding_bag. of: the bag of each index. counted: a mask of the
+    indices that are counted; None if all are counted. sizes: the number of counted indices in each
+    bag. count: the number of bags."""
 
     __slots__ = ("of", "counted", "sizes", "count")
 
@@ -260,8 +261,8 @@ def _by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Dtypes for which mode `sum` returns an empty tensor instead of the bag of each index, if there is
-# no padding_idx.
+# For these dtypes, and without padding_idx, mode `sum` returns an empty tensor instead of the bag
+# of each index.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
@@ -338,8 +339,8 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _marking(made: Tensor) -> Any:
-    """Return a function that computes one_hot for an array, with the result's sizes from `made`. It
-    returns None for an index out of range."""
+    """Return a function that computes one_hot of an array. Its result has the sizes of `made`. The
+    function returns None if an index is out of range."""
     *sizes, classes = made._geometry.sizes
     begins = np.arange(math.prod(sizes)) * classes
 

@@ -99,7 +99,8 @@ def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
     return made
 
 
-# Geometries for repeated calls of `empty`, by (size, dtype, memory_format). Cleared when full.
+# Maps the arguments (size, dtype, memory_format) of `empty` to the result's geometry. Cleared when
+# full.
 _EMPTY: dict[Any, Seen] = {}
 
 
@@ -236,7 +237,7 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # A tensor with one element may stand for a number.
+    if isinstance(value, Tensor):  # A tensor with one element is accepted as a number.
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -400,8 +401,8 @@ def _learn_new(
     kernel: Kernel, self: Tensor, size: Any, options: tuple[Any, ...], made: Tensor, fill: Any
 ) -> None:
     """Store the short cut of a `new_` factory, once a call is repeated. fill(geometry, made)
-    returns a function that makes the result's array. fill is None if the fill value is an argument
-    of the call."""
+    returns a function that makes the result's array, or None if the fill value is an argument of
+    the call."""
     dtype, layout, device, pin_memory = (*options, None, None, None, None)[:4]
     shape, place = made._geometry, made._device
     is_plain = layout is None and pin_memory is None and type(size) is tuple

@@ -31,10 +31,11 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# SciPy's names for the norm: for forward transforms (True) and inverse transforms (False), indexed
-# by `normalization`. 0 means no division, 1 a division by the root of n, 2 a division by n.
+# Maps True (forward transforms) and False (inverse transforms) to SciPy's names of the norm. The
+# names are indexed by `normalization`: 0 means no division, 1 a division by the root of n, 2 a
+# division by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
-_SEVERAL_THREADS = 1 << 15  # From this number of elements on, SciPy's threads are faster.
+_SEVERAL_THREADS = 1 << 15  # From this number of elements on, several threads are faster.
 
 
 # --- the transforms that the libraries provide --------------------------------------------------
@@ -248,8 +249,8 @@ def _complex_to_complex(
     return made
 
 
-# One tuple for each dimension. It must always be the same object, because short cuts compare params
-# by identity.
+# One tuple (d,) for each dimension d. All calls pass these objects, because short cuts compare
+# params by identity.
 _ALONE = tuple([(d,) for d in range(64)])
 
 
@@ -262,8 +263,8 @@ def _learn(
 
 
 def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
-    """Make the kernel of fft or ifft, or of rfft or ihfft if `onesided`. ihfft is an inverse
-    transform of real signals."""
+    """Make the kernel of fft, ifft, rfft or ihfft. onesided: True for rfft and ihfft, which
+    transform real signals. ihfft is an inverse transform."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None

@@ -133,7 +133,8 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    # With size 0 or 1, the comparison of layouts must ignore strides that are never used.
+    # Strides of dimensions with size 0 or 1 are never used, so comparisons of layouts must ignore
+    # them.
     is_plain = 0 not in at.sizes and 1 not in at.sizes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]

@@ -18,8 +18,9 @@ from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
-# (ndim of self, ndim of mat2) -> for self, mat2 and the result, the dimension that is divided into
-# groups. None means that the tensor has three dimensions, and the first one is the group.
+# Maps (ndim of self, ndim of mat2) to three dimensions: those of self, mat2 and the result that are
+# divided into groups. None means that the tensor has three dimensions, and one matrix for each
+# group.
 _DIVIDED: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
     (2, 3): (0, None, 0), (3, 2): (None, 1, 1), (2, 2): (1, 0, None),
 }  # fmt: skip
@@ -64,8 +65,9 @@ def _of_group(x: Tensor, divided: int | None, group: int, start: int, end: int) 
 def _check(
     op: str, self: Tensor, mat2: Tensor, offs: Tensor | None
 ) -> tuple[int | None, int | None, int | None] | None:
-    """Return the dimensions of self, mat2 and the result that are divided into groups. Return None
-    if there is no division, because self and mat2 are batches."""
+    """Check the operands. Return the dimensions of self, mat2 and the result that are divided into
+    groups, as in `_DIVIDED`. Return None if self and mat2 are both batches: then nothing is
+    divided."""
     for arg, x in (("self", self), ("mat2", mat2)):
         if x._geometry.ndim not in (2, 3):
             raise errors.wrong_shape(op, arg, "have 2 or 3 dimensions", x)

@@ -28,7 +28,7 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
-# The maximum number of bins. No memory is large enough for so many. Without a limit, NumPy would
+# The maximum number of bins, which is more than any memory can hold. Without a limit, NumPy would
 # allocate 0 bins for numbers near 2**63, and would write out of bounds.
 _MOST_BINS = 1 << 59
 

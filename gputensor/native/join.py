@@ -99,7 +99,7 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # A bool must raise, but as a key True equals 1.
+    if is_alike and type(dim) is int:  # A bool must raise, but as a cache key it equals an int.
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -121,7 +121,7 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def _parts(out: Tensor, tensors: list[Tensor], dim: int) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of a part of the result and the tensor that is copied to it."""
+    """Return pairs (part of the result, tensor that is copied to this part)."""
     begin, found = 0, []
     for x in tensors:
         if _is_skipped(x):
@@ -141,8 +141,8 @@ def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """Return True if no operand needs a cast, and there is no user's kernel of `copy_`, which would
-    have to be called for each copy.
+    """Return True if no operand needs a cast, and no user has registered a kernel of `copy_`. A
+    user's kernel would have to be called for each copy.
     """
     element = made._geometry.dtype
     key_set = made._keys
@@ -186,8 +186,8 @@ def _learn_on_cuda(
     table: Table, kernel: Kernel, found: list[Tensor], dim: int, made: Tensor,
     parts: list[Tensor], d: int,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call on CUDA, which copies each of the tensors by one launch. parts:
-    the tensors as they were joined along d."""
+    """Store the short cut of a call on CUDA, which copies each tensor by one launch. parts: the
+    tensors that were joined along d. For stack, these are the unsqueezed tensors."""
     if type(made) is not Tensor or not short.is_due_on_cuda(table, kernel, found, dim, made):
         return
     copies = [(part._offset, copy_launch(part, x)) for part, x in _parts(made, parts, d)]
@@ -200,9 +200,9 @@ def _of_parts(join: Any, parts: list[int]) -> Any:
 
 
 def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = False) -> Any:
-    """Return a function that joins arrays along `dim` into a new array for a result of geometry
-    `shape`. The arrays are joined in a view of the new array with the sizes `sizes`. are_rows: all
-    arrays are row-major, so NumPy's result is row-major too."""
+    """Return a function that joins arrays along `dim` into a new array. shape: the geometry of the
+    new array. sizes: the sizes of the view of the new array in which the arrays are joined.
+    are_rows: True if all arrays are row-major; NumPy's result is then row-major, too."""
     element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
     if is_tiny and are_rows and sizes is shape.sizes:
         return lambda arrays: np.concatenate(arrays, dim)

@@ -107,8 +107,8 @@ _AS_NUMPY = (float32, float64, int32, int64)
 
 
 def _crossing(made: Tensor, dim: int) -> Any:
-    """Return a function that computes linalg_cross for arrays, with the result's layout from
-    `made`."""
+    """Return a function that computes linalg_cross of two arrays. Its result has the sizes and the
+    dtype of `made`."""
     sizes, element = made._geometry.sizes, made._geometry.dtype.np
 
     def compute(a: Any, b: Any) -> Any:

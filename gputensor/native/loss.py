@@ -110,9 +110,9 @@ def _forward(
 
 
 def _key(op: str, reduction: Any, ignore_index: Any, *operands: Tensor | None) -> Any:
-    """Return the key under which a call's launch is cached. The checks of such a call depend only
-    on the layouts of its operands. Return None on the CPU, where launches are not cached, and for
-    arguments that the checks may reject."""
+    """Return the key under which a call's launch is cached. If a call has a key, its checks depend
+    only on the operands' layouts. Return None on the CPU, where launches are not cached, and if the
+    checks may reject `reduction` or `ignore_index`."""
     first = operands[0]
     if first is None or first._device is CPU or type(reduction) is not int:
         return None
@@ -259,7 +259,7 @@ def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    """Return the loss for a self of any number of dimensions. The classes are dimension 1; all
+    """Return the loss of an input with any number of dimensions. Dimension 1 has the classes. All
     other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:

@@ -54,8 +54,8 @@ def _check_targets(op: str, self: Tensor, target: Tensor) -> None:
 
 
 def _check_classes(op: str, target: Tensor, sizes: Sizes, least: int) -> None:
-    """Raise for an invalid class on the CPU: see Note [Targets outside the classes] in loss.py. The
-    compiled loops check the classes themselves."""
+    """On the CPU, raise if a class is invalid: see Note [Targets outside the classes] in loss.py.
+    The compiled loops check the classes themselves."""
     if target._device is CPU and target._geometry.numel:
         array = target._get_array()
         outside = array[(array < least) | (array >= sizes[-1])]
@@ -65,8 +65,8 @@ def _check_classes(op: str, target: Tensor, sizes: Sizes, least: int) -> None:
 
 
 def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
-    """Return, as a column, the gradient of each row's loss: grad_output, for a mean divided by the
-    number of rows."""
+    """Return the gradients of the rows' losses as a column. They are grad_output, divided by the
+    number of rows if the reduction is a mean."""
     check_reduction(op, reduction)
     grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
     return grad / rows if reduction == MEAN and rows else grad

@@ -1,7 +1,7 @@
 """Operators with a mask: masked_fill, masked_select, masked_scatter.
 
-On the CPU the last two are loops of the family nonzero. On other devices they are composed of other
-operators.
+On the CPU, masked_select and masked_scatter are loops of the family nonzero. On other devices they
+are composed of other operators.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """

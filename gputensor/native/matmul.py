@@ -42,8 +42,8 @@ _CUBLAS = _BLAS | {float16}
 # (about 20 us on the host). The number is an estimate from peak rates.
 LARGE = 1 << 24
 
-# Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture,
-# where our kernels compute these products: see `ready_for_capture`.
+# Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture.
+# There our kernels compute the products of these dtypes: see `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -152,8 +152,8 @@ def product_into(op: str, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _calls_blas(out: Geometry, mat2: Geometry) -> bool:
-    """Return True if a direct call of BLAS computes the product; False if the loop `mm` may use
-    threads."""
+    """Return True if BLAS computes the product by one direct call. Return False if BLAS does not
+    support the operands, or if the loop `mm` may use threads."""
     k, n = mat2.sizes[-2:]
     is_large = out.ndim == 2 and stub.cpu("matmul").uses_threads(out.sizes[0], n, k)
     return out.dtype in _BLAS and out.nbytes > 0 and mat2.numel > 0 and not is_large
@@ -257,7 +257,8 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    # Without folding, the gradient of the expanded operand would be large.
+    # Fold an operand with one matrix if it needs a gradient. If it were expanded, its gradient
+    # would be as large as the batch.
     if len(a) == len(b) == 3 and a[0] != b[0]:
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)

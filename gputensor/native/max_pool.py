@@ -236,8 +236,8 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 def scattered(
     op: str, count: int, grad: Tensor, self: Tensor, indices: Tensor, keeps: bool
 ) -> Tensor:
-    """Scatter `grad` to a tensor with self's sizes. keeps: the result also has self's memory
-    format."""
+    """Scatter `grad` to a tensor with self's sizes. keeps: True if the result also has self's
+    memory format."""
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]

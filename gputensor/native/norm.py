@@ -75,7 +75,7 @@ def rms_norm(
     op, of = "rms_norm", input._geometry.dtype
     of_weight = of if weight is None else weight._geometry.dtype
     is_fused = of_weight is of or of_weight is FLOAT and of in HALVES
-    # Gradients of an empty input have PyTorch's strides if operators compute them.
+    # An empty input is computed by composed operators, so that its gradient has PyTorch's strides.
     if is_fused and not of.is_complex and input._geometry.numel:
         return calls._fused_rms_norm(input, normalized_shape, weight, eps)[0]
     if not of.is_complex:
@@ -88,7 +88,7 @@ def rms_norm(
 
 
 def rms_eps(x: Tensor, eps: float | None = None) -> float:
-    """Return eps, or by default the spacing at 1 of the numbers in which x is computed."""
+    """Return eps. The default is the machine epsilon of the dtype in which x is computed."""
     if eps is None:
         return float(np.finfo(compute_dtype(x).to_real.np).eps)
     return real("rms_norm", "eps", eps)

@@ -189,8 +189,7 @@ def _mode(library: Any, x: Any, axis: int) -> Any:
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # For each element, the number of earlier runs of equal elements. It is the index of the
-    # element's own run.
+    # A run is a sequence of equal elements. `before` is the index of each element's run in its row.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)

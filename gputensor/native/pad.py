@@ -62,7 +62,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 # --- in one pass on the CPU -----------------------------------------------------------------------
 
 Pairs = list[tuple[int, int, int]]
-# A function from (size, before, after) to the pieces of a padded dimension.
+# The type of a function that maps (size, before, after) to the pieces of a padded dimension.
 PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 
@@ -119,7 +119,7 @@ def _plan(
     op: str, given: Geometry, pairs: tuple[tuple[int, int, int], ...], of_one: PiecesOfOne,
     form: Any,
 ) -> tuple[Geometry, Pieces]:  # fmt: skip
-    """Return the result's geometry, and the pieces of each dimension with their sources."""
+    """Return the result's geometry, and a tuple of pieces for each dimension of the result."""
     of: list[tuple[Piece, ...]] = [(Piece(n, 0, 1),) for n in given.sizes]
     for d, before, after in pairs:
         found = of_one(given.sizes[d], before, after)
@@ -181,7 +181,7 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
 
 
 def _slices_inline() -> bool:
-    """Return True if views may be made without calls of `slice` on CUDA."""
+    """Return True if views of CUDA tensors may be made without a call of `slice`."""
     is_ours = shortcuts.comes_straight(operators.slice_Tensor, slice, "cuda")
     return is_ours and shortcuts.is_plain_thread()
 
@@ -215,7 +215,7 @@ def _part(x: Tensor, d: int, piece: Piece) -> Tensor:
 
 
 def _by_parts(x: Tensor, pairs: Pairs, of_one: PiecesOfOne, form: Any) -> Tensor:
-    """Return the result of `_at_once`, computed by operators on any device."""
+    """Compute the result of `_at_once` by operators, which run on any device."""
     for d, before, after in pairs:
         first, inner, last = of_one(x._geometry.sizes[d], before, after)
         parts = [piece for piece in (first, inner, last) if piece.size or piece is inner]

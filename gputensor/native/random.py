@@ -89,7 +89,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        # Not counted as a write, because the caller counts the write to `out`.
+        # This copy is not counted as a write, because the caller counts the write to `out`.
         missing.ask_inplace(operators.copy_, out, dense, False)
 
 
@@ -379,8 +379,8 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # A product may be rounded up to the total. The search would then return an index beyond the
-        # last one, so indices are limited to the last index with a positive weight.
+        # Rounding can raise an element of `drawn` to the total. The search then returns an index
+        # beyond the last one, so indices are limited to the last index with a positive weight.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)
@@ -409,7 +409,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     if x.ndim > 1:
         run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
-    if np.maximum.reduce(places, None) == x.shape[-1]:  # A product was rounded up to the total.
+    if np.maximum.reduce(places, None) == x.shape[-1]:  # An element of `drawn` equals the total.
         np.minimum(places, _places(sums, total, False), out=places)
     return from_array(places, contiguous_geometry(places.shape, int64))
 

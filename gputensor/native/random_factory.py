@@ -58,8 +58,8 @@ def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
-    """Make the overload without a generator. loop: the loop that draws the numbers, with parameters
-    0 and 1."""
+    """Make the overload without the argument `generator`. loop: the name of the loop that draws the
+    numbers. Its parameters are 0 and 1."""
 
     def of_default(
         key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -100,8 +100,8 @@ def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
 
 
 def _drawing(shape: Geometry, loop: str) -> Callable[[], Any] | None:
-    """Return a function that makes an array of random numbers, with parameters 0 and 1; None for
-    empty tensors and for unsupported dtypes."""
+    """Return a function that makes an array and fills it by the loop, with parameters 0 and 1.
+    Return None for empty tensors and for unsupported dtypes."""
     if not shape.numel or shape.dtype.category != FLOATING or not shape.in_numpy:
         return None
     return _drawn_by(shape, stub.cpu("random").standard(loop, shape.dtype.np))
@@ -162,7 +162,7 @@ def _like(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 def _like_of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
-    """Like `_of_default`, for an operator whose result has the layout of a tensor."""
+    """Like `_of_default`, for a `_like` operator, whose result has the layout of `self`."""
 
     def of_default(key_set: int, self: Tensor, *options: Any) -> Tensor:
         made, shape = kernel(key_set, self, None, *options), self._geometry

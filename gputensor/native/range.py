@@ -132,8 +132,8 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# A short cut keeps a result of up to _KEPT_BYTES, and each call copies this result. For a range of
-# ints of up to _SMALL_BYTES, each call runs the loop again.
+# A short cut stores a result of at most _KEPT_BYTES bytes, and each call copies the stored result.
+# For a larger range of ints, of at most _SMALL_BYTES bytes, each call runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
@@ -170,14 +170,15 @@ def repeated(
             short_cuda.learn(table, repeated, numbers, made, args[count + 2], write, unnamed)
         return made
 
-    repeated.__module__ = kernel.__module__  # The name of a kernel's module is its family.
+    repeated.__module__ = kernel.__module__  # A kernel's family is the name of its module.
     shortcuts.jumps(repeated, _over_filling)
     return repeated
 
 
 def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
     """Return a function that makes a new array equal to the array of `made`. Return None if `made`
-    is empty, too large, or float8, whose elements kernels do not read as an array."""
+    is empty or too large, or if its dtype is float8, because kernels do not read float8 elements
+    from an array."""
     shape = made._geometry
     is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
     if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:

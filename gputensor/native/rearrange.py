@@ -75,7 +75,7 @@ def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
-    """Return the result's geometry, and the pieces of each dimension with their sources."""
+    """Return the result's geometry, and a tuple of pieces for each dimension of the result."""
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):

@@ -116,7 +116,7 @@ def _dense(x: Tensor | None) -> Tensor | None:
 
 
 def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
-    """Return a dense copy of the state x, or zeros for None."""
+    """Return a dense copy of the state x. If x is None, return zeros."""
     made = _new(of, *sizes)
     array = made._get_array()
     array[...] = 0 if x is None else wide(x)._get_array()
@@ -124,7 +124,8 @@ def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
 
 
 def _loop(of: str, operands: Operands) -> tuple[Any, dtype]:
-    """Return the library's loop, and the dtype of its computation."""
+    """Return the compiled loop `of`, or None if there is none for these operands. Also return the
+    dtype of the computation."""
     given = operands.input._geometry.dtype
     computed = FLOAT if given in HALVES else given
     return _LOOPS.get((of, computed.short)), computed
@@ -142,7 +143,7 @@ def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
 
 
 def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
-    """Return the results of `_rnn_layer`, or None if the library has no loop for these operands."""
+    """Return the results of `_rnn_layer`, or None if no compiled loop supports these operands."""
     loop, of = _loop("steps", operands)
     if loop is None:
         return None

@@ -65,7 +65,7 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# For bool tensors, these reductions are replaced by other ones.
+# Maps a reduction that is computed in bool to the equivalent reduction.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions that are undefined for zero elements.
 _NO_IDENTITY = ("amax", "amin")
@@ -301,10 +301,12 @@ class _Layout(NamedTuple):
 
 
 class TwoPasses:
-    """A kernel of family moments for one layout. geometry: the result's. is_composed: True if
-    composed operators give the same bits as the kernel. gt.fuse then records the operators.
+    """A kernel of family moments for one layout. geometry: the geometry of the result. is_composed:
+    True if composed operators give the same bits as the kernel. In this case gt.fuse records the
+    operators instead of the kernel.
 
-    counts: by operator, the number of calls, up to 2. The second call stores a short cut.
+    counts: maps an operator's name to the number of its calls, up to 2. The second call stores a
+    short cut.
     """
 
     __slots__ = ("geometry", "run", "is_composed", "counts")

@@ -106,8 +106,8 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
 def repeat_interleave_Tensor(
     key_set: int, repeats: Tensor, output_size: int | None = None
 ) -> Tensor:
-    """Return each index, repeated as often as `repeats` says. The result's size depends on values,
-    so the call waits for the device. Source: ATen/native/Repeat.cpp."""
+    """Return each index i, repeated repeats[i] times. The result's size depends on values, so the
+    call waits for the device. Source: ATen/native/Repeat.cpp."""
     op, shape = "repeat_interleave", repeats._geometry
     if shape.dtype not in (int32, int64):
         raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)

@@ -47,7 +47,7 @@ def set_storage_offset_(
     stride: Any = (),
 ) -> Tensor:  # fmt: skip
     storage_offset = arguments.integer("set_", "storage_offset", storage_offset)
-    # self then uses the source's storage, beginning at the source's first element.
+    # If source is a tensor, use its storage. storage_offset counts from the tensor's first element.
     if isinstance(source, Tensor):
         if source._geometry.dtype is not self._geometry.dtype:
             raise errors.must("set_", "source", f"have self's dtype {self.dtype.short}", source)

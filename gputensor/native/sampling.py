@@ -68,8 +68,8 @@ def _as_numbers(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
-    """Map coordinates in [-1, 1] to positions in elements. Return the positions and their
-    derivative."""
+    """Map coordinates in [-1, 1] to positions, which are fractional indices of elements. Return the
+    positions and their derivative."""
     if axis.align:
         by = (axis.size - 1) / 2
         return (place + 1) * by, by
@@ -177,7 +177,8 @@ class Spot(NamedTuple):
 
 
 def _spots(grid: Any, how: How) -> Iterator[Spot]:
-    """Yield the input elements that are combined for the points of the grid (N, P, dimensions)."""
+    """Yield a Spot for each element that an interpolation combines. grid: the points (N, P,
+    dimensions)."""
     count = len(how.sizes)
     each = [
         _taps(grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))

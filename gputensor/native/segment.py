@@ -1,7 +1,8 @@
-"""segment_reduce: sums, means, products, maxima and minima of runs along a dimension.
+"""segment_reduce: sums, means, products, maxima and minima of segments along a dimension.
 
-It is scatter_reduce with the run number of each position as index. Positions outside of all runs go
-to an additional last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.
+A segment is a range of consecutive positions. The operator calls scatter_reduce; the index of a
+position is the number of its segment. Positions outside of all segments go to an additional last
+segment, which is dropped. Source: ATen/native/SegmentReduce.cpp.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..core.device import CPU
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-# For each reduction: the result of an empty run, and the name of scatter_reduce's reduction.
+# Maps a reduction to its result for an empty segment, and to scatter_reduce's reduction.
 _REDUCTIONS = {
     "sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod"),
     "max": (-math.inf, "amax"), "min": (math.inf, "amin"),
@@ -49,14 +50,14 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    # Apply the initial value after the reduction and not in it. An element that equals the initial
-    # value then receives the whole gradient.
+    # Apply the initial value after the reduction, not as one of its operands. An element that
+    # equals the initial value then receives the whole gradient.
     if bounds is not None:
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
         size = _beside(calls.sub_Tensor(ends, starts), given.ndim - place - 1)
-        if initial is not None:  # An empty run then gives the initial value.
+        if initial is not None:  # An empty segment then gives the initial value.
             size = calls.clamp_min(size, 1)
         made = calls.div_Tensor(made, size)
     return made if x is data else calls.to_dtype(made, given.dtype)
@@ -65,7 +66,7 @@ def segment_reduce(
 def _runs(
     op: str, data: Tensor, lengths: Tensor | None, offsets: Tensor | None, place: int, unsafe: bool
 ) -> Runs:
-    """Return the begin and the end of each run."""
+    """Return the begins and the ends of all segments."""
     arg, said = ("lengths", lengths) if offsets is None else ("offsets", offsets)
     if said is None:
         raise errors.must(op, "lengths", "be given where 'offsets' is not", None)
@@ -89,7 +90,8 @@ def _runs(
 
 
 def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
-    """Return each position's run number, or `count` for positions outside of any run."""
+    """Return the number of each position's segment, or `count` for positions outside of all
+    segments."""
     batch = ends._geometry.sizes[:-1]
     places = functions.arange(n, device=ends._device)
     if not count:

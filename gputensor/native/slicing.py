@@ -148,7 +148,7 @@ def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: i
     shape, table, args = self._geometry, operators.diagonal.table, (offset, dim1, dim2)
     try:
         known = shape.views["diagonal", exact(offset), exact(dim1), exact(dim2)]
-    except (KeyError, TypeError):  # The rule is not cached, or an argument is a list.
+    except (KeyError, TypeError):  # No result is cached, or an argument is a list.
         known = errors.plainly(remember, shape, "diagonal", args, _diagonal_rule)
     else:
         if known.short is not table.short and not known.value[1]:

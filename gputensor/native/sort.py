@@ -102,9 +102,9 @@ def _is_short(on: Any, x: Any, dim: int) -> bool:
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Return the sorting indices of elements of at most 32 bits: sort 64-bit numbers composed of
-    key and index. NumPy sorts them with vector instructions, several times faster than its stable
-    argsort."""
+    """Return the indices that sort elements of at most 32 bits. The function sorts 64-bit numbers
+    that are composed of key and index. NumPy sorts such numbers with vector instructions, several
+    times faster than its stable argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
@@ -155,7 +155,8 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
-    """Return the values and indices of the first k elements in sorted order; k is None for all."""
+    """Return the values and indices of the first k elements in sorted order. k=None means all
+    elements."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
@@ -224,7 +225,7 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # Otherwise a result may be a view.
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # If False, a result may be a view.
     short.learn(table, kernel, args, made, compute, is_new)
 
 

@@ -61,7 +61,7 @@ finite_functional, finite_inplace, finite_out = elementwise.forms(rule, _in_plac
 
 # --- clamp: bounds may be numbers, and may be left out ------------------------------------------
 
-# The loops of clamp, by (min is given, max is given).
+# Maps (min is given, max is given) to the name of clamp's loop.
 _BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
 
 

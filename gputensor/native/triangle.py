@@ -65,7 +65,7 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
-    # The number is False, because bool has the lowest category: the result then has self's dtype.
+    # The number is False and not 0: bool has the lowest category, so the result has self's dtype.
     into(key_set, mask, self, False, made)
     if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
         operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
@@ -96,7 +96,8 @@ def _inplace(op: str) -> Kernel:
 
 @functools.cache
 def _copied(op: str) -> Kernel:
-    """Return the in-place kernel that copies the result of the operator named `op`."""
+    """Return the in-place kernel that calls the operator named `op` and copies its result to
+    self."""
     return inplace(getattr(operators, op))
 
 
@@ -105,8 +106,8 @@ triu_: Kernel = _inplace("triu")
 
 
 class _Layout(NamedTuple):
-    """The layout of a kernel of family triangle. Dimensions are in the order columns, rows, others.
-    Strides and dtypes are those of out and x."""
+    """The layout of a kernel of family triangle. shape: the numbers of columns and rows, then the
+    other sizes. stride_bytes and dtypes have one entry for out and one for x."""
 
     shape: Sizes
     stride_bytes: Any
@@ -115,8 +116,8 @@ class _Layout(NamedTuple):
 
 
 class _Launch:
-    """The kernel of tril or triu for one layout. geometry: the result's. count: the number of calls
-    that made a tensor, up to 2. The second one stores a short cut."""
+    """The kernel of tril or triu for one layout. geometry: the geometry of the result. count: the
+    number of calls of `fresh`, up to 2. The second call stores a short cut."""
 
     __slots__ = ("op", "geometry", "run", "count")
 
@@ -187,8 +188,8 @@ for _kernel in (tril, triu):
     )
 
 
-# On the CPU, matrices with at least this number of elements per row, counted over the batch, are
-# copied by separate NumPy calls for each row.
+# On the CPU, rows are copied one by one if the batch has at least this number of elements per row
+# (or per column, if there are fewer columns than rows).
 _LONG = 256
 # _KEPT: the maximum number of elements of a cached mask. _MASKS: the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8
@@ -262,14 +263,14 @@ def diag(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _embedding(made: Tensor, offset: int, dim1: int, dim2: int) -> Any:
-    """Return a function that computes diag_embed for arrays, with the result's sizes from
+    """Return a function that computes diag_embed of an array. Its result has the sizes of
     `made`."""
     sizes, element = made._geometry.sizes, made._geometry.dtype.np
 
     def compute(x: Any) -> Any:
         array = np.zeros(sizes, element)
         place = array.diagonal(offset, dim1, dim2)
-        place.flags.writeable = True  # NumPy marks such a view read-only.
+        place.flags.writeable = True  # NumPy's diagonals are read-only views.
         place[...] = x
         return array
 

@@ -27,7 +27,7 @@ from ..structured.transfer import resize_output
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # Only this operator may write its bool result to any dtype.
+    if loop == "logical_not":  # Only logical_not may write its bool result to any dtype.
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 

@@ -80,7 +80,8 @@ def _nearest(line: Line, of: Any) -> tuple[Any, Any]:
 
 
 def _floor(line: Line, real: Any, of: Any) -> tuple[Any, Any]:
-    """Return the index of the element before each position, and the position's distance from it."""
+    """Return, for each position, the index of the element at or before it, and the distance from
+    this element."""
     at = np.minimum(np.floor(real).astype(np.int64), line.n - 1)
     return at, np.clip(real - at.astype(of), of(0), of(1))
 
@@ -120,7 +121,7 @@ def _lanczos(x: Any) -> Any:
     return np.where(abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0).astype(x.dtype)
 
 
-# For each antialiasing mode: the filter and its radius.
+# Maps an antialiasing mode to its filter and the filter's radius.
 _FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "linear_aa": (_triangle, 1), "cubic_aa": (_spline, 2), "lanczos_aa": (_lanczos, 3),
 }  # fmt: skip
@@ -242,8 +243,9 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
 
 
 def _dense(taps: tuple[Tap, ...], size: int) -> Any:
-    """Return the taps as arrays (tap, result) for the compiled loop: elements, weights, and True if
-    some elements are missing. Return None if the taps have no floating weights."""
+    """Return what the compiled loop needs: the taps' element indices and their weights, both as
+    arrays (taps, results), and True if some elements are missing. Return None if the taps have no
+    floating weights."""
     if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
         return None
     at = np.full((len(taps), size), -1, np.int32)
@@ -280,7 +282,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # `to` has each result at most once, so here it has all.
+        is_all = len(at) == size  # The indices in `to` are distinct, so these are all results.
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
             # Mode "clip" is fast, because it does not check indices.

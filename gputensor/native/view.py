@@ -53,7 +53,7 @@ def infer_size(op: str, size: Any, numel: int) -> Sizes:
 
 def view_strides(shape: Geometry, sizes: Sizes) -> Sizes | None:
     """Return the strides of a view with sizes `sizes` of a tensor with the geometry `shape`. Return
-    None if no strides describe it, so that a copy is needed. Source: ATen/TensorUtils.cpp,
+    None if no strides describe the view; a copy is then needed. Source: ATen/TensorUtils.cpp,
     computeStride."""
     if shape.numel == 0:
         return shape.strides if sizes == shape.sizes else formats.contiguous_strides(sizes)
@@ -121,7 +121,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # The rule is not cached, or the argument is a list.
+    except (KeyError, TypeError):  # No result is cached, or the argument is a list.
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:

@@ -34,8 +34,8 @@ def _mask(condition: Any) -> Tensor:
 
 def mixed_entry(operator: Operator, out: Tensor | None, inputs: tuple[Any, ...]) -> Any:
     """Return the entry of `where` for these tensors and numbers from the operator's table. Make the
-    entry if the table has none. With `out`, the entry is that of the out form. All tensors are on
-    one device."""
+    entry if the table has none. If `out` is given, the entry belongs to the out form. All tensors
+    are on one device."""
     return pointwise.find_entry(operator.table, _RULE, _RULE.loop, out, inputs)
 
 

@@ -125,8 +125,8 @@ def _lengths(op: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int
 
 
 def _padded(op: str, window: Tensor | None, size: int, n: int, like: Tensor) -> Tensor:
-    """Return the window, padded with zeros on both sides to n elements. Without a window, pad
-    ones."""
+    """Return the window, padded with zeros on both sides to n elements. If `window` is None, use a
+    window of ones."""
     if window is None:
         window = calls.new_full(like, (size,), 1.0, dtype=like._geometry.dtype.to_real)
     elif window._geometry.sizes != (size,):

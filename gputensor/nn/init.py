@@ -162,8 +162,8 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with orthogonal rows or columns. All dimensions after the first one count as one
-    dimension of columns."""
+    """Fill with orthogonal rows or columns. A tensor with more than 2 dimensions is filled as a
+    matrix, whose columns are all dimensions after the first one."""
     from .. import linalg
     from .._generated import functions
 

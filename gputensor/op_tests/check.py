@@ -34,8 +34,8 @@ _WORST_LAST = (NATIVE, FALLBACK, MISSING, FAILED)
 
 
 class Outcome:
-    """The result of one operator's tests: calls by status, fallbacks and missing kernels,
-    failures."""
+    """The result of one operator's tests: the number of calls by status, the fallbacks and missing
+    kernels, and the failures."""
 
     __slots__ = ("name", "counts", "served_elsewhere", "failures")
 
@@ -162,7 +162,8 @@ def _shown(x: Any) -> str:
 
 
 def _forms(name: str) -> list[Callable[..., Any]]:
-    """Return the public function of a row's operator and, if there is one, its in-place form."""
+    """Return the public function of the operator `name`, followed by its in-place form if there is
+    one."""
     found = [_main_form(name)]
     in_place = getattr(ops.aten, f"{name}_", None) if not name.endswith("_") else None
     return found if in_place is None else [*found, in_place]

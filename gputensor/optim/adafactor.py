@@ -59,8 +59,8 @@ class Adafactor(Optimizer):
                 raise self._must("params", "not be complex", p, errors.ArgumentTypeError)
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        # `_update` applies the decay instead, because it needs the parameter's norm before the
-        # decay
+        # Return the gradient unchanged. `_update` applies the decay, because `_update` needs the
+        # parameter's norm before the decay.
         return grad
 
     def _begin(self, p: Tensor, group: Group) -> State:

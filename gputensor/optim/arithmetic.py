@@ -1,4 +1,5 @@
-"""Arithmetic of optimizers: numbers in a state, and in-place steps that autograd may record."""
+"""Arithmetic of optimizers: numbers in a parameter's state, and in-place steps that autograd may
+record."""
 
 from __future__ import annotations
 
@@ -21,15 +22,17 @@ Stepped = tuple[Tensor, Tensor, State]
 
 
 def number_dtype(kept: Any = None) -> dtype:
-    """Return the dtype of a number in a state: float64 if this is the default dtype or if `kept` is
-    a NumPy float64, otherwise float32. Except for the step, numbers that are loaded for a float64
-    parameter are NumPy float64. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    """Return the dtype of a number in a parameter's state: float64 if the default dtype is float64
+    or if `kept` is a NumPy float64, otherwise float32. `load_state_dict` stores the numbers of a
+    float64 parameter, except the step, as NumPy float64. Source: torch/optim/optimizer.py,
+    _get_scalar_dtype."""
     is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
     return float64 if is_double else float32
 
 
 def keep(state: State, name: str, value: Any) -> None:
-    """Store a number in a state, rounded to the dtype that the number's tensor has in PyTorch.
+    """Store a number in a parameter's state, rounded to the dtype of PyTorch's tensor for this
+    number.
 
     A tensor with a history stays a tensor, so that gradients flow through later steps.
     """
@@ -56,7 +59,7 @@ def rounded(value: Any, like: Any = None) -> Any:
 
 
 def fresh(x: Tensor) -> Tensor:
-    """Return x, or a copy of x if steps are recorded. See Note [Steps that are recorded]."""
+    """Return x, or a copy of x if autograd records the step. See Note [Steps that are recorded]."""
     return x.clone() if is_grad_enabled() else x
 
 
@@ -76,7 +79,7 @@ descend = partial(steps.descend, fresh=fresh)
 
 
 def averages(grad: Tensor, state: State, group: Group) -> tuple[Tensor, Tensor, Any, Any]:
-    """Update the averages of gradients and of squares, which Adam and its variants keep.
+    """Update the averages of gradients and of squared gradients, which Adam and its variants keep.
 
     Returns: both averages, and their decay rates.
     """

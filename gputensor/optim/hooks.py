@@ -66,8 +66,8 @@ def hooked(step: F) -> F:
 class Hooked:
     """Base class of `Optimizer` with the optimizer's hooks and their registration."""
 
-    # True until `__init__` runs. An optimizer's wrapper that does not call `__init__` has no hooks,
-    # so its step runs without them.
+    # True until `__init__` runs. If a subclass that wraps an optimizer does not call `__init__`, it
+    # has no hooks, and its `step` runs without hooks.
     _is_stepping: bool = True
 
     def __init__(self) -> None:

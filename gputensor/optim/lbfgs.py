@@ -86,8 +86,8 @@ class LBFGS(Optimizer):
 
 @dataclass(slots=True)
 class _Point:
-    """A point along a direction: its distance from the start, and the loss, the gradient and the
-    slope there."""
+    """A point along a direction: its distance from the start, and the loss, gradient and slope at
+    the point."""
 
     at: Any
     loss: float
@@ -274,9 +274,9 @@ def strong_wolfe(
 
 
 def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> Any:
-    """Return the position, within `reach`, of the minimum of the cubic through two points with
-    their slopes. If the cubic has no minimum, return the middle of `reach`. reach: by default the
-    interval between the points."""
+    """Return the position at which a cubic polynomial has its minimum, clamped to the interval
+    `reach`. The cubic has the losses and slopes of two points. If the cubic has no minimum, return
+    the middle of `reach`. reach: by default the interval between the points."""
     left, right = reach or (min(one.at, two.at), max(one.at, two.at))
     near, far = (one, two) if one.at <= two.at else (two, one)
     # The operands are in PyTorch's order, so that rounding is equal.

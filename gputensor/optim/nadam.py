@@ -91,7 +91,8 @@ class RAdam(Optimizer):
         average, square, beta1, beta2 = averages(grad, state, group)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
         direction = fresh(average) / bias1 * rate(group)
-        # The effective number of squares in the average, now and after many steps.
+        # The effective number of squared gradients in the average. worth: the number at this step.
+        # most: the limit for many steps.
         most = 2 / (1 - beta2) - 1
         worth = most - 2 * step * beta2**step / bias2
         enough = worth > 5

@@ -60,7 +60,7 @@ class Optimizer(Hooked):
     # The names of numbers in a parameter's state. They are Python numbers, or, with
     # capturable=True, 0-d tensors on the parameter's device. In a state dict, all are 0-d tensors.
     _numbers: tuple[str, ...] = ("step",)
-    # True if complex parameters are stepped as views of real numbers.
+    # True if `_update` receives complex parameters as real views.
     _steps_reals = True
     # True if a step computes each element independently of the others, so that it can be one pass
     # over memory: see passes.py.
@@ -92,8 +92,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Do not count steps for a subclass without `_update`. If such a subclass needs the number
-        of the step, its `step` must count."""
+        """Disable the counting of steps in a subclass without `_update`. If the `step` method of
+        this subclass needs the number of the step, it must count the steps itself."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -150,7 +150,7 @@ class Optimizer(Hooked):
     @hooked
     @declares(closure="Callable?")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Step every parameter that has a gradient.
+        """Update every parameter that has a gradient.
 
         Args:
             closure: computes and returns the loss, and calls backward; called with grad enabled.
@@ -185,8 +185,8 @@ class Optimizer(Hooked):
             self.state[p] = state
 
     def _set_numbers(self, stepped: Stepped, numbers: State, group: Group) -> None:
-        """Store the numbers of a state after a pass, and add the state to the optimizer. The value
-        None removes a number."""
+        """Store the numbers that a parameter's state has after a step by a pass (passes.py). Add
+        the state to the optimizer. The value None removes a number from the state."""
         p, _, state = stepped
         for name, number in numbers.items():
             if number is None:
@@ -212,7 +212,7 @@ class Optimizer(Hooked):
         return found
 
     def _apply(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        """Step one parameter and its state in place, by separate operators."""
+        """Update one parameter and its state in place, by separate operators."""
         grad = -grad if group.get("maximize") else grad
         step = self._stepped(p, state, group) if "step" in self._numbers else None
         grad = self._decayed(p, grad, group)
@@ -236,8 +236,8 @@ class Optimizer(Hooked):
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the options, and the states by parameter number, in PyTorch's format, for
-        `gt.save`.
+        """Return the options of the groups and the states in PyTorch's format, for `gt.save`. The
+        keys of the states are the numbers of the parameters.
 
         Tensors are not copied, except for numbers that are kept on the host.
         """
@@ -350,8 +350,8 @@ class Optimizer(Hooked):
                 raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        """Return the state of a parameter before its first step. A number that is named in
-        `_numbers` may be left out if it starts at 0."""
+        """Return the state of a parameter before its first step. The state may omit a
+        number of `_numbers` whose first value is 0."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
@@ -367,8 +367,8 @@ class Optimizer(Hooked):
         raise NotImplementedError
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
-        """Return the number of this step, from 1. For a capturable group it is a tensor on the
-        device."""
+        """Return the number of this step, counted from 1. For a capturable group, the number is a
+        tensor on the device."""
         if group.get("capturable"):
             self._to_device(p, state)
         step = state["step"]
@@ -397,9 +397,9 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise an error if a step is being captured that cannot be replayed. This is so if the
-        host counts the steps, or if the state does not exist before the capture: each replay would
-        repeat the same step."""
+        """Raise an error if a step is being captured but cannot be replayed. If the host counts the
+        steps, or if the state does not exist before the capture, each replay would repeat the same
+        step."""
         if capture.here() is None:
             return
         name = type(self).__name__

@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 _KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
 _SAMPLE = 64  # The number of elements of a sample.
-# In a group of fewer than _MANY parameters, operators step each parameter of fewer than _LARGE
+# In a group of fewer than _MANY parameters, operators update each parameter of fewer than _LARGE
 # elements. Recording a step costs as much as running the operators for _MANY small parameters, or
 # for one parameter of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
-# A function that steps parameters: (tensors of each parameter, scalars) -> the number of parameters
-# that were stepped, counted from the first one. The other parameters are unchanged.
+# A function that updates parameters. Its arguments are the tensors of each parameter, and the
+# scalars. It returns the number n of parameters that it updated, which are the first n. The other
+# parameters are unchanged.
 Run = Callable[[list[list[Tensor]], list[Any]], int]
-# (chain, places of its stores and inputs) -> its program, or None if the chain cannot be one
-# program.
+# Maps (chain, places of its stores and inputs) to the result of `_program`.
 _programs: dict[Any, Run | None] = {}
 _BOUND = 1 << 8
 
 
 class _Pass(NamedTuple):
-    """A recorded step for all parameters of one kind: of equal dtype, device and state numbers.
-    Tensor 0 is the parameter, tensor 1 is its gradient, and the others are the tensors of its
-    state.
+    """A recorded step for all parameters of one kind, which have the same dtype, device, names of
+    state tensors and numbers in the state. Tensor 0 is the parameter, tensor 1 is its gradient, and
+    the other tensors belong to its state.
 
     run: see `Run`. written: the numbers of the tensors that the step writes. scalars: the numbers
     that the chain uses. numbers: the state's numbers after the step; None for a number that the
@@ -83,7 +83,7 @@ class Passes:
         self._waiting, self._names = [], set[int]()
 
     def step(self, found: list[Stepped]) -> None:
-        """Step parameters in passes. Operators step the parameters for which there is no pass."""
+        """Update parameters by passes. For a parameter without a pass, call operators."""
         for stepped in found:
             if id(stepped[0]) in self._names:  # a group may contain a parameter twice
                 self._run()
@@ -97,7 +97,7 @@ class Passes:
         self._run()
 
     def _taken(self, stepped: Stepped) -> _Waiting | None:
-        """Return a parameter with its pass, or None if operators must step the parameter."""
+        """Return a parameter with its pass. Return None if operators must update the parameter."""
         p, grad, state = stepped
         shape = p._geometry
         if self._are_few and shape.numel < _LARGE:
@@ -118,18 +118,19 @@ class Passes:
             self._known[key] = self._recorded(p, state)
         made = self._known[key]
         if made is None or abs(p._ptr() - grad._ptr()) < shape.numel * shape.dtype.itemsize:
-            # The gradient overlaps the parameter's memory, so it would change before it is read.
+            # The gradient's memory overlaps the parameter's memory. A pass would overwrite elements
+            # of the gradient before it reads them.
             return None
         return _Waiting(made, tensors, stepped)
 
     def _run(self) -> None:
-        """Step all waiting parameters."""
+        """Update all waiting parameters."""
         waiting, self._waiting, self._names = self._waiting, [], set()
         of: dict[int, list[_Waiting]] = {}
         for x in waiting:
             of.setdefault(id(x.made), []).append(x)
         batches = [*of.values()]
-        # Several passes may run in any order, and on CUDA one pass steps several parameters at
+        # Several passes may run in any order, and on CUDA one pass updates several parameters at
         # once. In both cases the parameters' memory must not overlap.
         is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
         if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
@@ -186,7 +187,7 @@ def _pass(
     numbers: State,
 ) -> _Pass | None:  # fmt: skip
     """Build a pass from a step that was recorded on copies of the samples. first: the recorded
-    operations that made the copies.
+    operations that copied the samples.
     """
     storages = [x._storage for x in copies]
     if any([type(x) is not Pending for x in storages]):
@@ -210,8 +211,9 @@ def _pass(
 
 
 def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
-    """Return a chain's program, or None if the chain cannot be one program. places: the numbers of
-    the tensors that the chain stores, then of the tensors that it reads."""
+    """Return a function that runs a chain for many parameters, or None if the chain cannot be one
+    program. places: the numbers of the tensors that the chain writes, followed by the numbers of
+    the tensors that it reads. For the numbers, see `_Pass`."""
     made = _without_copies(chain)
     if made is None:
         return None

@@ -98,7 +98,7 @@ def get_swa_multi_avg_fn() -> Averages:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages.
+    """A copy of a model. The parameters of the copy are averages of the model's parameters.
 
     Each call of `update_parameters` adds the model's present parameters to the averages; the first
     call copies them. Buffers are copied. With use_buffers=True they are averaged. If the model has
@@ -242,7 +242,7 @@ class SWALR(LRScheduler):
         return found
 
     def _part(self, step: int) -> float:
-        """Return the completed fraction of the change after a step, from 0 to 1."""
+        """Return the fraction of the change, from 0 to 1, that is complete after a step."""
         part = max(0, min(1, step / max(1, self.anneal_epochs)))
         return part if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
 

@@ -1,5 +1,5 @@
-"""`swap_in_optimizer_params_and_state`: in a `with` block, an optimizer steps given tensors instead
-of its parameters.
+"""`swap_in_optimizer_params_and_state`: in a `with` block, an optimizer updates given tensors
+instead of its parameters.
 
 Source: torch/optim/_stateless.py.
 """
@@ -55,8 +55,8 @@ def swap_in_optimizer_params_and_state(
 
 
 def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
-    """Return the tensors to step. Raise an error unless there is one tensor for each parameter of
-    the optimizer."""
+    """Return the tensors that the optimizer updates in the block. Raise an error unless there is
+    one tensor for each parameter of the optimizer."""
     if not isinstance(given, dict) or not all(isinstance(x, Tensor) for x in given.values()):
         raise errors.wrong_type(_NAME, "swapin_parameters", "be a dict of Tensors", given)
     count = sum(len(group["params"]) for group in optimizer.param_groups)

@@ -272,8 +272,8 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Expect gradients of all parameters on which `output` depends. For None, expect no
-        gradients.
+        """Expect gradients of all parameters on which `output` depends. If `output` is None, expect
+        no gradients.
         """
         self._is_awaited = output is not None
         if output is None:
@@ -303,8 +303,8 @@ class _Reducer:
         return made
 
     def _go_on(self) -> None:
-        """Start the reduction of complete buckets. When all buckets are started, wait for the
-        means."""
+        """Start the reduction of each bucket whose gradients are complete. When all reductions have
+        started, wait for the means."""
         self._started = start_ready(self._group, self._buckets, self._started)
         if self._started == len(self._buckets):
             self._is_awaited = False

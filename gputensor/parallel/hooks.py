@@ -82,8 +82,8 @@ def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
 
 
 def _checked(found: Any, flat: Tensor) -> Tensor:
-    """Return the flat tensor from the value of a hook's future, which is a tensor or a list of one
-    tensor."""
+    """Return the reduced gradients as a flat tensor. found: the value of a hook's future, which is
+    a tensor or a list of one tensor."""
     value = found[0] if isinstance(found, (list, tuple)) and len(found) == 1 else found
     if not isinstance(value, Tensor) or value.numel() != flat.numel():
         rule = f"return a Future of a tensor of {flat.numel()} elements"
@@ -92,7 +92,8 @@ def _checked(found: Any, flat: Tensor) -> Tensor:
 
 
 def _mean_of(group: Any, tensor: Tensor) -> Future:
-    """Start to replace a tensor by its mean over a group. Return a Future of the mean."""
+    """Start to replace a tensor by its mean over the ranks of a group. Return a Future of the
+    mean."""
     where = group_of("all_reduce", group)
     work = all_reduce(tensor.div_(where.size()), group=where, async_op=True)
     assert work is not None
@@ -100,7 +101,7 @@ def _mean_of(group: Any, tensor: Tensor) -> Future:
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """Replace gradients by their means."""
+    """Replace gradients by their means over the ranks of the process group."""
     return _mean_of(process_group, bucket.buffer())
 
 
@@ -132,10 +133,12 @@ def bf16_compress_wrapper(hook: Hook) -> Hook:
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """Replace gradients by their means, which are sent as float16."""
+    """Replace gradients by their means over the ranks of the process group. The gradients are sent
+    as float16."""
     return _compressed(float16, allreduce_hook)(process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """Replace gradients by their means, which are sent as bfloat16."""
+    """Replace gradients by their means over the ranks of the process group. The gradients are sent
+    as bfloat16."""
     return _compressed(bfloat16, allreduce_hook)(process_group, bucket)

@@ -46,8 +46,8 @@ class Uneven:
         return bool(reducing), bool(syncing)
 
     def begin(self, reduces: bool, syncs: bool) -> None:
-        """Announce a forward of this rank. reduces: its backward reduces gradients. syncs: it
-        copies buffers."""
+        """Announce a forward of this rank. reduces: True if the backward of this forward reduces
+        gradients. syncs: True if the forward copies buffers."""
         self._count(True, reduces, syncs)
         self._steps += 1
 

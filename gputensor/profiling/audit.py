@@ -160,9 +160,9 @@ class audit_copies:
         return f"{columns(lines, left=4)}\n{total}"
 
 
-# Operator that may copy -> a function that returns True if it copies. The function's argument is
-# the path, which lists the running operators. For example, conj_physical_out copies if copy_ calls
-# it, because it then materialises a lazy conjugate.
+# Maps an operator that may copy to a function. The function receives the path, which lists the
+# running operators, and returns True if the operator copies. For example, conj_physical_out copies
+# if copy_ calls it, because this call materialises a lazy conjugate.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
     _operators.copy_: lambda path: True,
     _operators.flip: lambda path: True,

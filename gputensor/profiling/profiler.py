@@ -161,7 +161,8 @@ class profile:
     # --- results --------------------------------------------------------------------------------
 
     def rows(self, sort_by: str = "host_self_us") -> list[Row]:
-        """Return the rows, sorted with the largest first.
+        """Return the rows, sorted by `sort_by`. Numbers are sorted with the largest first, texts in
+        alphabetical order.
 
         sort_by: calls, host_us, host_self_us, device_us, device_self_us, or op.
         """

@@ -87,8 +87,8 @@ def register(device_type: str, runtime: Any) -> Callable[[], None]:
 
 
 def in_use() -> list[Any]:
-    """Return the runtimes that may have been used: CUDA's, if it was chosen and has a device, and
-    all registered ones."""
+    """Return the runtimes that may have been used: CUDA's runtime, if it was chosen and has a
+    device, and all registered runtimes."""
     chosen = [] if _chosen is None or not _chosen.is_available() else [_chosen]
     return [*chosen, *[module for _, module in _further.items()]]
 

@@ -33,8 +33,8 @@ _lock = threading.RLock()  # The lock is reentrant, because a signal handler may
 _users = 0
 _wanted = 0  # The number that set_num_threads received last; 0 without a call.
 _kept: list[tuple[Callable[[int], object], int]] = []
-# For each package: the getter and the setter of the thread count of its OpenBLAS; None for another
-# BLAS.
+# Maps a package to the getter and the setter of the thread count of its OpenBLAS, or to None if the
+# package has another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 

@@ -170,9 +170,9 @@ def refuse_host(what: str, stream: Any) -> None:
 
 
 def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
-    """Raise if this thread captures and is about to use a stream outside the capture. Work on that
-    stream would run at once and not in replays. With strict=False, raise only for a default
-    stream."""
+    """Raise if this thread captures and is about to use a stream that takes no part in the capture.
+    Work on that stream would run at once and would be missing from replays. With strict=False,
+    raise only for a default stream."""
     if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
         why = f"it works on {stream}, which takes no part in the capture"
         raise errors.capture_refused(operator() or what, why)

@@ -152,8 +152,8 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` each time the number of threads is set, so that other pools can follow. If
-    the number was set before, also call `told` now."""
+    """Call `told(count)` each time the number of threads is set, so that other pools can use the
+    same number. If the number was set before, also call `told` now."""
     with _lock:
         _told.append(told)
         if _is_set:
@@ -250,8 +250,8 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
 def share_rows(
     shape: tuple[int, ...], axis: int, work: Callable[[tuple[slice, ...]], object]
 ) -> None:
-    """Call `work` with the indices of parts of a shape, on all threads. Each part contains all
-    indices of the dimension `axis`."""
+    """Divide a shape into parts, and call `work` with the indices of each part, on all threads.
+    Each part contains all indices of the dimension `axis`."""
     size = math.prod(shape)
     split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
     if split is None or size < 4 * _ROWS:
@@ -268,7 +268,7 @@ def share_rows(
 
 class _Ticket:
     """The right to run one thread's share of a call. A helper or the caller claims the ticket.
-    owner: which of the two was first."""
+    owner: contains the name of the first claimant, "helper" or "caller"."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 

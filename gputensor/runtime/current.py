@@ -29,7 +29,7 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    # The driver would read this address, and the process would crash.
+    # The driver would read memory at an invalid address, and the process would crash.
     if not 0 <= handle < _NO_ADDRESS:
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)

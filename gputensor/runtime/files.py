@@ -30,7 +30,7 @@ _BEFORE, _BEHIND = ".gputensor-", ".tmp"
 _LOCK = "gputensor.lock"
 
 _swept: set[str] = set()
-_own: tuple[int, str, int] | None = None  # The process, the folder and the lock's descriptor.
+_own: tuple[int, str, int] | None = None  # The process id, the folder and the lock's descriptor.
 
 
 @contextlib.contextmanager
@@ -76,8 +76,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def place(path: str, data: bytes, mode: int) -> None:
-    """Write a file at `path`, replacing a symbolic link there. This is for data that can be
-    rebuilt.
+    """Write a file at `path`. If `path` is a symbolic link, the file replaces the link. Use this
+    function only for data that can be rebuilt.
 
     mode: reduced by the umask, as in os.open. The data is not synchronised to disk. Readers must
     therefore detect, by the content, a file that a crash has damaged.
@@ -132,8 +132,8 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Synchronise a folder to disk, which makes a new file name permanent, if the file system
-    supports it."""
+    """Synchronise a folder to disk, if the file system supports this. The names of new files are
+    then permanent."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # A folder may be writable but not readable.

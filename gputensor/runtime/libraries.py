@@ -32,8 +32,8 @@ class Library:
         return self.np.empty(sizes, of) if self.is_gpu else cpu.empty(sizes, np.dtype(of))
 
     def constant(self, array: np.ndarray) -> Any:
-        """Return an array that depends only on sizes and options, as a read-only array of this
-        library. A GPU keeps it after the first call."""
+        """Return a host array as a read-only array of this library. The array must depend only on
+        sizes and options. CuPy's Library keeps the array on the device for later calls."""
         return array
 
     def scipy(self, part: str) -> Any:
@@ -72,7 +72,7 @@ def has_layout(array: Any, wanted: Array) -> bool:
 
 
 def as_results(found: Any, count: int) -> Sequence[Any]:
-    """Return the function's return value as a tuple of arrays."""
+    """Return the function's results as a tuple or list of arrays."""
     made = found if isinstance(found, (tuple, list)) else (found,)
     assert len(made) == count, f"{len(made)} results where {count} are promised"
     return made

@@ -15,7 +15,7 @@ before: list[Callable[[str], None]] = []
 
 
 def settle(reason: str) -> None:
-    """Queue this thread's recorded work. reason: the event before which the work must be queued,
-    for the output of `explain`."""
+    """Queue this thread's recorded work. reason: a clause for the output of `explain`, such as "an
+    event is recorded"."""
     for queue in before:
         queue(reason)

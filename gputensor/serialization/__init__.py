@@ -115,7 +115,7 @@ def _write(file: IO[bytes], pickled: bytes, storages: list[Storage]) -> None:
 
 def _padding(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return an extra field of the zip entry that aligns the entry's data."""
-    assert archive.fp is not None  # the archive is open
+    assert archive.fp is not None  # zipfile sets `fp` to None only when the archive is closed
     before = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + _ZIP64_EXTRA + 4
     count = -before % _ALIGNED
     return _PADDING + count.to_bytes(2, "little") + bytes(count)
@@ -174,7 +174,7 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
         zipfile.BadZipFile, struct.error, unpickle.Damaged, EOFError, LookupError, TypeError,
         ValueError, RuntimeError, AttributeError, OverflowError, OSError, AssertionError,
     ) as error:  # fmt: skip
-        # errors about devices and arguments keep their class
+        # pass on gputensor's own errors about devices and arguments
         if isinstance(error, errors.GpuTensorError):
             raise
         # For a forged archive, zipfile raises an OSError without a number or with EINVAL. All other

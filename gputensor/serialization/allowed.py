@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import errors
 
-# "module name", which is the form in a pickle -> object.
+# Maps "module name", the form in which pickles name an object, to the object.
 _names: dict[str, Any] = {}
 
 

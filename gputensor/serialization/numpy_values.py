@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-# The result for a pickle that names the class. It is a text, because the pickle must not call the
-# class.
+# The value for a pickle that names the class `numpy.ndarray`. The value is a string, because the
+# pickle must not call the class.
 _CLASS = "numpy.ndarray"
-# The dtypes of booleans, numbers and strings of fixed width, but not of objects.
+# The codes of booleans, numbers and strings of fixed width. Objects are not allowed.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 

@@ -26,15 +26,16 @@ from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from . import allowed
 
-# dtype -> PyTorch's storage class. For all other dtypes the storage is written as bytes, and the
-# dtype separately.
+# Maps a dtype's name to PyTorch's storage class. For all other dtypes, the storage is written as
+# bytes, and the dtype is written separately.
 STORAGE_TYPES = {
     "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-# compare the name and not the class, because programs without modules do not load nn
+# This is the name of the class. An import of the class would load nn, which programs without
+# modules do not load.
 _PARAMETER = "gputensor.nn.parameter.Parameter"
 _INT32 = range(-(2**31), 2**31)
 
@@ -50,12 +51,12 @@ class Writer:
         self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        # id of a storage -> its number in `_numbers`, and its storage class in `_types`. The class
-        # is None if the storage is written as bytes.
+        # _numbers: maps the id of a storage to the storage's number. _types: maps the id of a
+        # storage to its storage class, or to None if the storage is written as bytes.
         self._numbers: dict[int, int] = {}
         self._types: dict[int, str | None] = {}
-        # id of a tensor or object -> its memo number. `_alive` keeps the objects alive, so that
-        # their ids are not reused.
+        # _memo: maps the id of a tensor or object to its memo number. _alive: keeps these objects
+        # alive, so that their ids are not reused.
         self._memo: dict[int, int] = {}
         self._alive: list[Any] = []
         self._open: set[int] = set()
@@ -212,8 +213,8 @@ class Writer:
         self._name(module, name)
 
     def _recalls(self, value: Any) -> bool:
-        """Write the memo number of an object that was written before. Return False for a new
-        object."""
+        """If an object was written before, write its memo number. Return True for such an object,
+        and False for a new object."""
         known = self._memo.get(id(value))
         if known is not None:
             self._add(b"j" + struct.pack("<I", known))
@@ -252,9 +253,9 @@ class Writer:
         number = self._numbers.setdefault(id(storage), len(self._numbers))
         if number == len(self.storages):
             self.storages.append(storage)
-        # A storage is written as bytes if its size is not a multiple of the element size, or if the
-        # dtype has no storage class. Otherwise the dtype of the first tensor that uses it
-        # determines its class, as in PyTorch.
+        # The first tensor that uses a storage determines the storage's class. The storage is
+        # written as bytes if the dtype has no storage class, if the size is not a multiple of the
+        # element size, or if an earlier tensor determined another class.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:
@@ -283,13 +284,13 @@ class Writer:
 
 
 def _reduced(value: Any, where: str) -> Any:
-    """Return the function and arguments that create an object again, or the name of a class or
-    function."""
+    """Return the function and arguments that create an object again, followed by the object's state
+    and items, as `__reduce_ex__` does. For a class or function, return its name."""
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         return value.__name__
     if type(value) is bytes:  # protocol 2 has no opcode for bytes
         return codecs.encode, (value.decode("latin1"), "latin1")
-    if isinstance(value, Enum):  # before 3.11.4, Python pickles some members by `getattr`
+    if isinstance(value, Enum):  # Python before 3.11.4 pickles some members by `getattr`
         return type(value), (value.value,)
     registered = copyreg.dispatch_table.get(type(value))
     try:

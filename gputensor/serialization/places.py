@@ -1,4 +1,5 @@
-"""Storages of a file: reading or mapping them into memory, checks, and moves to their devices."""
+"""Reader of a file's storages. It reads or maps them into memory, checks them, and moves them to
+their devices."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Places:
     """Reader of storages. It moves them to the devices that `map_location` of `gt.load` gives."""
 
     def __init__(self, map_location: Any) -> None:
-        # a device is callable, too, because it can be used as a decorator
+        # Devices are callable, too, because a device can be used as a decorator.
         is_function = callable(map_location) and not isinstance(map_location, device)
         self._moved = map_location if is_function else None
         self._map = None if is_function else map_location

@@ -155,7 +155,8 @@ def _described(persistent: Any) -> tuple[dtype, str, str, int]:
 
 
 def root_of(archive: zipfile.ZipFile) -> str | None:
-    """Return the archive's folder that contains data.pkl, PyTorch's pickle, or None."""
+    """Return the folder of the archive that contains data.pkl, which is PyTorch's pickle. Return
+    None if the archive has no data.pkl."""
     found = [name for name in archive.NameToInfo if name.count("/") == 1]
     roots = [name[: -len("/data.pkl")] for name in found if name.endswith("/data.pkl")]
     return roots[0] if len(roots) == 1 else None

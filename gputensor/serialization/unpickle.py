@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Damaged(Exception):
-    """Error for a damaged file. `load` completes the message."""
+    """Error for a damaged file. `load` catches it and raises a public error with this text."""
 
 
 def read(

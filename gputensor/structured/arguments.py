@@ -71,8 +71,9 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        # A tensor is rejected here. dispatch/refusal.py then reads its number and repeats the call.
-        # If a tensor passed this check, later code would receive it in place of an int.
+        # A tensor is rejected here. dispatch/refusal.py then reads the number in the tensor and
+        # repeats the call with the number. If a tensor passed this check, later code would receive
+        # it in place of an int.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
     except Exception:  # The __index__ of a foreign class may raise any error.
@@ -84,7 +85,7 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
     """Return a tuple of floats, given a sequence of numbers."""
     try:
         given = None if isinstance(value, str) else tuple(value)
-    except Exception:  # Even a 0-d array has an __iter__, which raises.
+    except Exception:  # A 0-d array has an __iter__ too, but it raises an error.
         given = None
     if given is None:
         raise errors.wrong_type(op, arg, "be a tuple of numbers", value)
@@ -92,8 +93,8 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:
-    """Return a Python bool. A NumPy bool is converted before it becomes part of a plan's key,
-    because a look-up treats it and the equal Python bool as one key."""
+    """Return a Python bool, as plan keys must contain. In a look-up, a NumPy bool and the equal
+    Python bool would be one key, so NumPy bools are converted."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)

@@ -35,8 +35,8 @@ def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
 
 
 def cdist_slope(grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor) -> Tensor:
-    """Return the gradient of x1, which is (..., P, M). The gradient has the batch dimensions of
-    `result`, which is (..., P, R)."""
+    """Return the gradient with respect to x1, of sizes (..., P, M). Its batch dimensions are those
+    of `result`, whose sizes are (..., P, R)."""
     if not x1._geometry.sizes[-1] or not result._geometry.numel:
         return functions.zeros_like(x1)
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)

@@ -1,4 +1,4 @@
-"""Functions of `gt` that are not operators, on tensors, dtypes and sizes."""
+"""Functions of `gt` that are not operators. They return properties of tensors, dtypes and sizes."""
 
 from __future__ import annotations
 

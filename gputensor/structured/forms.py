@@ -1,6 +1,6 @@
-"""Kernels of forms that are derived from another operator: in-place and out forms, copies of views,
-overloads that lack an argument, and the functional form of an in-place operator. They run on every
-device. Most of them copy a result. A family with its own loops avoids the copy: it writes to `out`.
+"""Kernels that call another operator: in-place and out forms, copies of views, overloads that lack
+an argument, and functional forms of in-place operators. They run on every device. Most of them copy
+a result. A family with its own loops writes to `out` directly, without the copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def given(kernel: Any, **values: Any) -> Kernel:
 
     is_front = [place for place, _ in places] == [*range(len(places))]
     made = with_front if is_front else shorter
-    made.__module__ = kernel.__module__  # The module's name is the operator's family.
+    made.__module__ = kernel.__module__  # The module of a kernel gives its family.
     return made
 
 
@@ -49,7 +49,7 @@ def copy(of: Operator) -> Kernel:
     gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the view.
+        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the view: do not track it.
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return _row_major_clone(found)

@@ -79,7 +79,8 @@ class Generator:
         self._seed, self._position = seed, position
 
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
-        """Reserve random numbers for this many elements, and return (seed, first block).
+        """Reserve random numbers for `numel` elements. Return the seed and the position of the
+        first reserved block of four numbers.
 
         kernel_on: the index of the CUDA device if a kernel draws the numbers; within a capture, the
         returned seed is a `capture.Place`.
@@ -159,14 +160,15 @@ def all_states() -> dict[Generator, tuple[int, int]]:
 
 
 def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
-    """Restore the states that `all_states` has returned. Default generators that were made since
-    then are seeded again."""
+    """Restore the states that `all_states` has returned. A default generator that is not in
+    `states` returns to the start of its stream."""
     for made in list(_generators.values()):
         made.set_state(states.get(made) or (made.initial_seed(), 0))
 
 
 class fork_rng(Guard):
-    """`with gt.random.fork_rng():` restores the generators' states after the block.
+    """Context manager `with gt.random.fork_rng():`, which restores the generators' states after the
+    block.
 
     The CPU's generator is always included. devices: the other devices, as indices or devices; by
     default, all devices of `device_type` that have drawn numbers so far. enabled: if False, nothing

@@ -93,8 +93,8 @@ def _uses_threads(shape: Geometry) -> bool:
 
 
 def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[..., Any]:
-    """Return the function of arrays that `by_lapack` runs on the CPU for matrices of this geometry.
-    rest: the arguments after the arrays."""
+    """Return the function that `by_lapack` runs on the CPU for matrices of this geometry. It takes
+    arrays. rest: the arguments after the arrays."""
 
     def on_host(*arrays: Any) -> Any:
         if _uses_threads(shape):
@@ -228,8 +228,8 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """Bind the arguments that are not tensors. Return a function of the library, the result arrays
-    and the operands' arrays. before: the number of result arrays."""
+    """Bind the arguments that are not tensors. Return a function that takes the library, the result
+    arrays and the operands' arrays. before: the number of result arrays."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

@@ -142,6 +142,6 @@ def upper(x: Tensor, k: int = 0) -> Tensor:
 
 
 def beside(made: Tensor, x: Tensor) -> Tensor:
-    """Return the elements of `made`, with an autograd history that depends on x."""
+    """Return a tensor with the elements of `made`. Its autograd history includes x."""
     is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
     return calls.contiguous(calls.where_self(is_that, made, x))

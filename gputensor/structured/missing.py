@@ -1,4 +1,4 @@
-"""Substitutes for a loop that a composite kernel needs and that the device lacks.
+"""Calls of operators by composite kernels on devices that may lack a loop.
 
 Operators such as `copy_` and `arange` are composite on every device, so devices of other packages
 have them too, but the loop that they call may be missing. Then the device's own kernel of a smaller
@@ -25,8 +25,8 @@ on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
-    """Call `operator` with the key set of `out`, below the key ADInplaceOrView. The operator's
-    table selects the kernel, which may be a fallback."""
+    """Call `operator` with those keys of `out` that are below ADInplaceOrView. The operator's table
+    selects the kernel, which may be a fallback."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     made: Tensor = operator.redispatch_table[key_set](key_set, *args)
     return made

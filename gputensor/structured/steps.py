@@ -19,13 +19,13 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """Return x itself. This is the function `fresh` of steps that are not recorded."""
+    """Return x itself. Optimizer steps that are not recorded pass this function as `fresh`."""
     return x
 
 
 def _exact(step: Any) -> Any:
-    """Return the step number. A tensor is cast to f64, so that it gives the same results as a
-    number, with which Python computes in f64."""
+    """Return the step number. Cast a tensor to f64, the precision of Python's numbers, so that both
+    give the same results."""
     return step.to(float64) if isinstance(step, Tensor) else step
 
 

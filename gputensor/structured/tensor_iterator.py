@@ -32,8 +32,8 @@ Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
 
 
 class TensorIteratorConfig:
-    """The operands and flags from which `build()` makes the iterator. Each method returns the
-    config.
+    """The operands and flags from which `build()` makes the iterator. All other methods return the
+    config itself.
 
     Flags have PyTorch's names and defaults. Outputs come before inputs, each in the order in which
     they were added. op: the operator's name in messages.
@@ -89,8 +89,8 @@ class TensorIteratorConfig:
         return self._set(check_all_same_device=value)
 
     def resize_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Resize given outputs of the wrong size. If False, inputs are broadcast to the outputs
-        instead.
+        """If `value` is True, resize given outputs of the wrong size. Otherwise, broadcast the
+        inputs to the sizes of the outputs.
 
         Default: True.
         """

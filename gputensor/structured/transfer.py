@@ -88,8 +88,8 @@ def _to_host(to: Tensor, source: Tensor) -> None:
 
 
 def from_host(to: Tensor, source: Tensor) -> None:
-    """Copy a CPU tensor's bytes to a device, from the first element to the last, gaps included. The
-    reverse of `on_host`."""
+    """Copy a CPU tensor's bytes to a tensor on a device, from the first element to the last, gaps
+    included. This is the reverse of `on_host`."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)
@@ -169,7 +169,7 @@ def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
     """Replace a tensor's geometry. Grow its storage if the new geometry needs more bytes."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
     if needed > tensor._get_storage()._nbytes:
-        # no variable refers to the storage here, because resize checks the number of references
+        # Do not assign the storage to a variable, because `resize` checks the number of references.
         tensor._storage.resize(needed, copy_bytes)
     tensor._geometry = wanted
     tensor._array = None

@@ -1,5 +1,5 @@
-"""Code that the view families share: kernels that are made from rules, and the cache on the
-geometry.
+"""Code that families of views share: view kernels that are made from rules, and the cache of views
+in each geometry.
 
 A rule returns the view's geometry, given a geometry and the arguments. Its result is cached on the
 given geometry, so a repeated view costs only a look-up. The index of select and the start of slice

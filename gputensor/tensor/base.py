@@ -223,8 +223,8 @@ class TensorBase:
         return self._get_storage()
 
     def _address(self) -> int:
-        """Return the address of the first element of a tensor on a device with allocated memory.
-        Return 0 on meta."""
+        """Return the address of the first element of a tensor that is not on the CPU. Return 0 on
+        meta."""
         data = self._storage._data
         if data is None and (data := self._storage.data) is None:
             return 0
@@ -240,8 +240,9 @@ class TensorBase:
         return self._ptr()
 
     def _ptr(self) -> int:
-        """Return the address of the first element for use inside this library. `data_ptr` is for
-        other code. It also reports to chains that other code can access the memory from then on."""
+        """Return the address of the first element for use inside this library. `data_ptr` returns
+        the address for other code: it also reports to chains that other code can access the memory
+        from then on."""
         return self._get_storage().ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
@@ -342,8 +343,9 @@ class TensorType(type):
 
 
 class Constructed:
-    """A base that is inserted before Tensor into the bases of a subclass. It runs the constructor
-    for `super().__new__(cls, x)`, and for a subclass without a `__new__`."""
+    """The base class that precedes Tensor in the bases of each subclass. Its `__new__` runs
+    PyTorch's old constructor, for `super().__new__(cls, x)` and for a subclass without a
+    `__new__`."""
 
     __slots__ = ()
 
@@ -364,6 +366,6 @@ def construct(*args: Any, **kwargs: Any) -> Any:
 # (as_torch/overrides/).
 called: list[Callable[..., Any]] = []
 overridable: list[Callable[[], Any]] = []
-# Attribute of Tensor that was set or deleted -> its original value in the class, or None if there
-# was none.
+# Maps an attribute of Tensor that was set or deleted to its original value in the class, or to None
+# if the class did not have the attribute.
 patched: dict[str, Any] = {}

@@ -71,7 +71,8 @@ for _name in USED.values():
     # never be freed.
     _api.Py_IncRef(ctypes.py_object(_name))
 
-# dtype <-> (code, bits): kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
+# Maps a dtype to (code, bits). Codes: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5,
+# kDLBool 6.
 _CODES = {
     d: (
         4 if d is dtypes.bfloat16 else 6 if d is dtypes.bool_ else 5 if d.is_complex

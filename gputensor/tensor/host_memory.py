@@ -79,7 +79,7 @@ def pinned(op: str, x: Any) -> Any:
 
 
 def is_shared(x: Any) -> bool:
-    """True if other processes can share a tensor's memory, which is always so on CUDA."""
+    """True if other processes can share a tensor's memory. True for every tensor on CUDA."""
     return x._device.type == "cuda" or isinstance(_region(x._get_storage()), _Mapped)
 
 

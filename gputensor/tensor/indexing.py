@@ -238,8 +238,8 @@ def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any)
 
 
 def _one_mask(view: Tensor, indices: list[Any]) -> Any:
-    """Return the mask if it is the only index and its sizes broadcast to the view. Otherwise return
-    None."""
+    """Return the mask if it is the only index and its sizes equal the view's sizes at its position.
+    The result is viewed such that it broadcasts to the view. Otherwise return None."""
     given = [i for i in indices if i is not None]
     mask, before = given[0], len(indices) - 1
     if len(given) > 1 or mask._geometry.dtype is not bool_:
@@ -332,8 +332,8 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Return the index tensors as the list that the operator `index` takes, with None for
-    dimensions without one.
+    """Return the list of index tensors that the operator `index` takes. It contains None for each
+    dimension without an index tensor.
 
     A mask of several dimensions is one entry of the list.
     """

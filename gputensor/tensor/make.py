@@ -26,8 +26,8 @@ def is_plain(x: Tensor) -> bool:
 
 
 def from_array(array: Any, geometry: Geometry) -> Tensor:
-    """Make a CPU tensor over an ndarray to which nothing else refers. The geometry describes its
-    layout."""
+    """Make a CPU tensor over an ndarray to which nothing else refers. The geometry describes the
+    layout of the array."""
     tensor = blank()
     tensor._geometry = geometry
     tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)

@@ -21,7 +21,7 @@ def norm(
     self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
-    """Return the p-norm of all elements as one vector, or norms along dimensions.
+    """Return the p-norm of the flattened tensor, or the norms along dimensions.
 
     Args:
         p: a number; "fro", the root of the sum of squares; "nuc", the sum of singular values of

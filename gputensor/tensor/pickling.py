@@ -1,5 +1,5 @@
-"""Pickling and copying of tensors. A storage is copied once. If several tensors share it, their
-copies share the copy.
+"""Pickling and copying of tensors. If several tensors share a storage, the storage is copied once,
+and the copies of the tensors share the new storage.
 
 Tensors of other devices are copied to the host and return to their device when unpickled. A storage
 is pickled as a NumPy array, which supports zero-copy out-of-band buffers in all protocols.
@@ -73,7 +73,8 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
-    """Return (storage, offset, geometry) of the elements in memory."""
+    """Return (storage, offset, geometry) of a tensor's elements. If the tensor is lazy, its
+    elements are first computed. Raise an error if a subclass stores no elements in memory."""
     is_of_subclass = type(tensor) is not TensorBase._kind
     if is_of_subclass and tensor._storage is not None and _has_no_memory(tensor):
         remedy = "define __reduce_ex__ and __deepcopy__ in its class"
@@ -111,8 +112,8 @@ def _rebuild(
 
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """Return what pickle needs to rebuild a storage from its bytes and device. Sharing with other
-    libraries or processes is lost."""
+    """Return the function and the arguments with which pickle rebuilds a storage from its bytes and
+    its device. The new storage is not shared with other libraries or processes."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage._nbytes, storage.device)
 

@@ -263,7 +263,7 @@ class _Part:
         self.whole: Any = whole
 
 
-# A function that returns a tensor over a storage's bytes. The module of tensors sets it.
+# Contains one function, which returns a tensor over a storage's bytes. tensor/make.py appends it.
 as_tensor: list[Callable[[Storage], Any]] = []
 
 
@@ -358,7 +358,8 @@ def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
 
 # --- allocators by device type --------------------------------------------------------------------
 
-# device type -> a function that allocates: (nbytes, device) -> the data of a Storage
+# Maps a device type to a function (nbytes, device) that allocates memory. The result is stored as
+# `_data` of a Storage.
 _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
     "cpu": lambda nbytes, place: cpu.allocate(nbytes),
     "cuda": lambda nbytes, place: (runtime._chosen or runtime.cuda()).allocate(nbytes, place.index),
@@ -405,7 +406,8 @@ class Region:
 
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
-    """Make a CPU Storage over foreign bytes. It keeps their `owner` alive."""
+    """Make a CPU Storage over bytes of other code. The storage keeps `owner`, which owns the bytes,
+    alive."""
     data = np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     return SharedStorage.over(data, nbytes, CPU)
 

@@ -270,7 +270,8 @@ class Tensor(
             self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
         ) -> Any: ...
     else:
-        # inlined for speed, because bench/host/overhead.py measures q[1]
+        # Assign the functions themselves, because methods that call them would be slower.
+        # bench/host/overhead.py measures q[1].
         __getitem__, __setitem__ = indexing.get, indexing.put
         norm = overloads.norm
         unique, unique_consecutive = overloads.unique, overloads.unique_consecutive

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .typed_storage import TypedStorage
 
 
-# tensor type -> the last part of its name, as in "gputensor.cuda.FloatTensor". Source:
-# torch/csrc/utils/tensor_types.cpp.
+# Maps a dtype to the first part of its tensor type's name, such as "Float" of
+# "gputensor.cuda.FloatTensor". Source: torch/csrc/utils/tensor_types.cpp.
 NAMES = {
     dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
     dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
@@ -76,7 +76,7 @@ class TorchNames(TensorBase):
         return made
 
     def is_shared(self) -> bool:
-        """True if processes that receive the tensor share its memory, which is always so on
+        """True if processes that receive the tensor share its memory. True for every tensor on
         CUDA."""
         from . import host_memory
 

@@ -17,8 +17,8 @@ _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e
 
 
 class finfo:
-    """Limits of a floating dtype. A complex dtype has the limits of its parts. Without an argument,
-    the default dtype is used.
+    """Limits of a floating dtype. A complex dtype has the limits of its real part. Without an
+    argument, the default dtype is used.
 
     Attributes: bits, eps, max, min, smallest_normal, tiny (equal to smallest_normal), resolution,
     and dtype, which is the dtype's name.

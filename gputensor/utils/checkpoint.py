@@ -77,7 +77,8 @@ class _Frame:
         self.found = dict(enumerate(found))
 
     def _check(self, found: Sequence[Tensor]) -> None:
-        """Raise CheckpointError unless the second run saved tensors like the first run."""
+        """Raise CheckpointError unless both runs saved the same number of tensors. If `checks`,
+        also raise if the shapes, dtypes or devices of these tensors differ."""
         if len(found) != len(self.saved):
             rule = f"save as many tensors each time it runs, {len(self.saved)}"
             raise _differs(rule, f"{len(found)}")
@@ -132,7 +133,8 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Call functions one after the other, divided into `segments` parts, each with a checkpoint."""
+    """Divide functions into `segments` parts. Call the parts one after another, each with a
+    checkpoint."""
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if not 0 < segments <= len(listed):
         rule = f"be from 1 to the number of functions, {len(listed)}"

@@ -46,8 +46,8 @@ def _convolution_backward(
 
 
 def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
-    """Return the number of operations in the products of the inputs and of the hidden states. Each
-    row is multiplied once."""
+    """Return the number of operations of a recurrent layer. Each row of the input is multiplied by
+    the weight `of_input`, and each row of the hidden states by the weight `of_hidden`."""
     return int(2 * math.prod(x.shape[:-1]) * (of_input.numel() + of_hidden.numel()))
 
 
@@ -166,8 +166,8 @@ class FlopCounterMode(DispatchMode):
         return self.flop_counts["Global"].total()
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Return module name -> operator -> number of operations. "Global" stands for the whole
-        block."""
+        """Return a dict from the names of modules to dicts from operators to numbers of operations.
+        "Global" stands for the whole block."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:

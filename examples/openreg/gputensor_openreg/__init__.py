@@ -20,7 +20,7 @@ def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
     device.register_stub("copy", kernels.bind_copy)
     device.register_stub("unary", kernels.bind_unary, "abs")
     operators.axpy.register_kernel(device.name, operators.axpy_on_device)
-    if key == "PrivateUse1":  # no other PrivateUse key has an Autocast key
+    if key == "PrivateUse1":  # only PrivateUse1 has an Autocast key
         policies = gt.amp.policies("cuda") | {"abs": "fp32"}
         device.register_autocast((gt.float16, gt.bfloat16), policies)
     return device

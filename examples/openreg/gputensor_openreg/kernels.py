@@ -18,8 +18,8 @@ from . import runtime
 
 
 def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
-    """Return one operand as an array over the device's memory, in the plan's shape. Index 0 of the
-    plan is the fastest dimension."""
+    """Return one operand as an array over the device's memory. The array's shape is the plan's
+    shape in reverse order, because dimension 0 of a plan is the fastest."""
     dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
     reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
     low = sum(r for r in reaches if r < 0)

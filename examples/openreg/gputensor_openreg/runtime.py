@@ -20,7 +20,9 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 DEVICES = 2
-OFFSET_BITS = 40  # an address: the allocation's number, then these bits of the offset
+# An address consists of the allocation's number and, in its lowest OFFSET_BITS bits, the offset in
+# the allocation.
+OFFSET_BITS = 40
 _numbers = count(1)
 _memory: WeakValueDictionary[int, Memory] = WeakValueDictionary()
 _streams: WeakSet[Stream] = WeakSet()
@@ -101,7 +103,8 @@ def copy_async(
 
 
 class Stream:
-    """A queue of work, which runs in order when something waits for it."""
+    """A queue of work. The work runs in order when a caller waits for the stream or for an
+    event."""
 
     def __init__(self, device_index: int, priority: int = 0) -> None:
         self.device_index, self.priority = device_index, priority
@@ -140,7 +143,7 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
         self._stream: Stream | None = None
-        self._times: list[float] = []  # has one element when the stream has passed the point
+        self._times: list[float] = []  # the time, once the stream has passed the point
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream()

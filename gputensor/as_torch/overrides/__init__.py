@@ -39,7 +39,7 @@ from .sources import (
 # The names of Python's binary operators, and their methods.
 NAMES = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 BINARY = {f"__{way}{name}__" for name in NAMES for way in ("", "r", "i")}
-# Methods of Python's operators -> the name of the method that a handler gets instead.
+# Maps a method of a Python operator to the name of the method that handlers get instead.
 PUBLIC = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
     "__mod__": "remainder", "__matmul__": "matmul", "__eq__": "__eq__",
@@ -147,7 +147,8 @@ def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """Call the handlers of the innermost mode and of the arguments, until one of them returns a
-    result other than NotImplemented. Return this result. For functions that are written in Python.
+    result other than NotImplemented. Return this result. Functions that are written in Python call
+    this.
     """
     return call_handlers(OF_PYTHON, public_api, relevant_args, args, kwargs)
 
@@ -156,8 +157,8 @@ def call_handlers(
     rule: str, public_api: Callable[..., Any], relevant_args: Iterable[Any], args: Any, kwargs: Any
 ) -> Any:
     """Call the handlers of the innermost mode and of the arguments, until one of them returns a
-    result other than NotImplemented. rule: selects the arguments whose types the handlers get; see
-    OF_PARSER in sources.py."""
+    result other than NotImplemented. rule: OF_PARSER, OF_PYTHON or OF_SELF. It selects the types
+    that the handlers get; see sources.py."""
     relevant_args, args = [*relevant_args], tuple(args)
     found = overloaded(relevant_args)
     seen = args[:1] if rule == OF_SELF else overloaded(relevant_args, rule)
@@ -184,7 +185,7 @@ def call_handlers(
 
 def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     """Call the handler of an argument or mode. Return None if there is no handler, or if an outer
-    function of gputensor will call it.
+    function of gputensor will call the handler.
 
     given: the function's arguments by name, with the defaults of omitted arguments. Called by
     dispatch/refusal.py, three calls inside of the function.
@@ -196,7 +197,7 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     is_property = isinstance(function, property)
     if found == "caught":
         if isinstance(error := sys.exception(), Overridden):
-            raise error  # refusal.py need not search for a wrong argument
+            raise error  # so that refusal.py does not search for a wrong argument
         return None
     if not overloaded(given.values()) and (
         found or not (is_property or _is_overridable(function, caller))
@@ -209,8 +210,8 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
 
 
 def _called_name(function: Any) -> Any:
-    """Return the function under the name that the program used, because a function may have several
-    names. Only `override` may call this, because the depth of the frame is fixed."""
+    """Return the function with the name that the program used, because a function may have several
+    names. The name is read from a frame at a fixed depth, so only `override` may call this."""
     code = sys._getframe(4).f_code
     found = function.__globals__.get(code.co_name)
     return found if getattr(found, "__code__", None) is code else function
@@ -234,9 +235,9 @@ def _enter_declared(
 
 
 def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the handlers of the mode and the arguments for a function of entries.py. Without a
-    handler, call the function itself. Modes get attributes that the program reads, but not
-    attributes that our functions read."""
+    """Call the handlers of the innermost mode and of the arguments for a function with an Entry.
+    Without a handler, call the function itself. Modes are called for attributes that the program
+    reads, but not for attributes that our functions read."""
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
         caller = sys._getframe(2)
@@ -247,7 +248,7 @@ def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _reaches_program(caller: FrameType) -> bool:
-    """True if the mode must be called when this frame calls an operator or function. Raises:
+    """Return True if the mode must be called when this frame calls an operator or function. Raises:
     Overridden if a public function that is still running will call the mode."""
     found = boundary(caller)
     if found == "caught":
@@ -333,7 +334,7 @@ def _as_given(
     given by keyword."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    behind: list[Any] = []  # defaults that are passed only if a later argument is passed
+    behind: list[Any] = []  # defaults, passed only if a later argument is passed by position
     for name, parameter in signature(function).parameters.items():
         value = given[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -382,9 +383,9 @@ _INTERNAL = ("autograd", "func", "nn.parameter")
 
 
 def boundary(frame: FrameType | None) -> str:
-    """Return what prevents a call of the handler for an operator that `frame` calls: "caught" if a
-    public function that is still running will call the handler, "internal" if modes do not get the
-    operator, "engine" if no handler gets it. Return "" if nothing prevents the call."""
+    """Return the reason why an operator that `frame` calls must not call the handler, or "" if
+    there is no reason. "caught": a public function that is still running will call the handler.
+    "internal": modes do not get the operator. "engine": no handler gets the operator."""
     found = ""
     while frame is not None and _is_ours(frame):
         name = frame.f_globals["__name__"]
@@ -412,7 +413,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
     def ask(key_set: int, *args: Any) -> Any:
         values = [args[place] for place in places]
-        # a view that a kernel makes of a subclass's tensor is a plain Tensor, but keeps the key
+        # a view that a kernel makes of a subclass's tensor is a plain Tensor without a handler, but
+        # keeps the dispatch key
         found = boundary(sys._getframe(1)) if has_torch_function(values) else "engine"
         if found == "internal" and overloaded(values):
             found = ""

@@ -31,10 +31,10 @@ _NOT_OVERRIDDEN = {
 }  # fmt: skip
 # Methods that call a handler of the tensor's class, but no mode.
 _NOT_OF_MODES = {"__reduce_ex__"}
-# Functions of `torch` and methods of Tensor that need an Entry. Some are not operators and not made
-# by `refusal.declares`. The others are generated, but change their variables before they run the
-# operator, so a handler would not get the arguments that the program passed. `contiguous` may not
-# run an operator.
+# Functions of `torch` and methods of Tensor that need an Entry. Some are neither operators nor made
+# by `refusal.declares`. Others are generated, but change their variables before they run the
+# operator, so handlers would not get the arguments that the program passed. `contiguous` does not
+# always run an operator.
 _FUNCTIONS = (
     "tensor", "as_tensor", "asarray", "result_type", "can_cast", "promote_types",
     "empty", "zeros", "ones", "rand", "randn", "arange",
@@ -102,7 +102,7 @@ def _closed() -> Any:
     return template
 
 
-# Codes that call `enter(entry, args, kwargs)`, indexed by the number of closure variables. A
+# Code objects that call `enter(entry, args, kwargs)`, indexed by the number of closure variables. A
 # function's new code must have as many closure variables as its original code.
 _TEMPLATES = (_template.__code__, _closed().__code__)
 
@@ -158,12 +158,12 @@ def _runs_no_operator(function: Any) -> bool:
 
 
 _lock = threading.Lock()
-_blocks = 0  # active blocks of modes, in all threads
+_blocks = 0  # the number of active blocks of modes, in all threads
 
 
 def begin() -> None:
-    """Replace the functions' code, so that they call the modes. `end` restores the code when it was
-    called as often as `begin`."""
+    """Replace the functions' code, so that they call the modes. The last `end` restores the code,
+    when `end` has been called as often as `begin`."""
     global _blocks
     with _lock:
         if not _blocks:

@@ -19,8 +19,8 @@ from ...tensor.tensor import Tensor
 from .entries import members
 from . import handle_torch_function, has_torch_function
 
-# PyTorch's namespace -> the name of our module, and the prefix of its functions' names. A function
-# that is in several namespaces gets its name from the first of them.
+# Maps a namespace of PyTorch to the name of our module and to the prefix of its functions' names. A
+# function that is in several namespaces gets its name from the first of them.
 _NAMESPACES = {
     "torch.nn.functional": ("nn.functional", ""), "torch.functional": ("functional", ""),
     "torch": ("", ""), "torch.nn.init": ("nn.init", ""), "torch.linalg": ("linalg", "linalg_"),

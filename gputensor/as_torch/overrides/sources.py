@@ -14,9 +14,9 @@ from ...tensor.tensor import Tensor
 PACKAGE = __name__.partition(".")[0]
 signature = functools.cache(inspect.signature)
 
-# Modules whose functions are written in Python in PyTorch. Handlers get their arguments with a
-# default by keyword. _COMPILED: the exceptions in these modules. Handlers get the arguments of the
-# exceptions as the program passed them.
+# Modules whose functions are written in Python in PyTorch. Handlers get arguments that have a
+# default value by keyword. _COMPILED: functions of these modules that are compiled in PyTorch.
+# Handlers get the arguments of these functions as the program passed them.
 _IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
 _COMPILED = {
     "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
@@ -65,6 +65,7 @@ def rule_of(func: Any) -> str:
         return OF_PYTHON if is_of_python(func) else OF_PARSER
     if name in _METHODS_IN_PYTHON:
         return OF_PYTHON
-    # PyTorch parses the arguments of methods that have arguments. Its `cpu` has one; ours has none.
+    # PyTorch parses the arguments of a method that has arguments. PyTorch's `cpu` has an argument,
+    # but our `cpu` has none.
     is_parsed = name == "cpu" or len(signature(func).parameters) > 1
     return OF_PARSER if is_parsed and name not in ("apply_", "new_tensor") else OF_SELF

@@ -14,8 +14,8 @@ from . import (
 )  # fmt: skip
 from .sources import PACKAGE, rule_of
 
-# Reflected operators -> the operator that is called with swapped operands if the other operand is a
-# tensor.
+# Maps a reflected operator to the operator that is called instead, with swapped operands, if the
+# other operand is a tensor.
 _SWAPPED = {f"__r{name}__": f"__{name}__" for name in NAMES}
 
 

@@ -26,9 +26,9 @@ class Careful:
     """The part of a backward run that handles hooks, requested gradients, users' functions and
     streams.
 
-    needed: the nodes to run, or None for all. captures: node -> [(the node's output, the requested
-    input)]. found: the gradients of inputs. keep, create: as in `backward`. own_state: the caller's
-    dispatch state.
+    needed: the nodes to run, or None for all. captures: maps a node to pairs (number of the node's
+    output, number of the requested input). found: the gradients of inputs. keep, create: as in
+    `backward`. own_state: the caller's dispatch state, without autocast.
     """
 
     __slots__ = ("keep", "create", "needed", "captures", "found", "own_state", "leaf_streams")
@@ -110,7 +110,8 @@ class Careful:
         return needed is None or any([e is not None and e[0] in needed for e in node.edges])
 
     def _in_own_state(self, function: Any, *args: Any) -> Any:
-        """Call a user's function with the dispatch state of the caller of backward."""
+        """Call a user's function with the dispatch state of the caller of backward, but without
+        autocast."""
         if self.create:
             return function(*args)
         state = _state.get()
@@ -151,8 +152,8 @@ class Careful:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """Check the number and the properties of gradients that a node's hook returned. Return
-        them."""
+        """Call a node's hook and check the number and the properties of the gradients that it
+        returns. Return them, or `values` if the hook returned None."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -190,7 +191,7 @@ class Careful:
                 buffer[:] = self._of_node(node, buffer)
             if history(x) is not None:
                 raise errors.leaf_in_graph()
-            # If the leaf no longer requires grad since the forward call, only its hooks run.
+            # If requires_grad was set to False after the forward call, only the leaf's hooks run.
             if own.requires_grad:
                 accumulate(own, x._geometry, self.create, buffer)
             if own.after_accumulate and own.requires_grad:

@@ -74,9 +74,9 @@ class Run(Careful):
             order = self._choose(order, wanted, accumulates)
         self.order = order
         state, mode = _state.get(), grad_mode.get()
-        # Derivatives run without autocast, and without recording unless `create` is True, even if
-        # backward was called within a block of such a mode. So formulas need not check the modes.
-        # User code runs in the caller's state.
+        # Derivatives run without autocast, and they are recorded only if `create` is True. The
+        # caller's autocast and grad modes have no effect on them, so formulas need not check the
+        # modes. User code runs in the caller's dispatch state, but without autocast.
         if state is PLAIN:
             below = BELOW
         else:
@@ -175,8 +175,8 @@ class Run(Careful):
                     missing[following] -= 1
                     if not missing[following]:
                         complete.append(following)
-            # drop these references, because a leaf uses a gradient only if nothing else refers to
-            # it
+            # drop these references, because a leaf takes a gradient without a copy only if nothing
+            # else refers to it
             results = g = arrived = None
             if complete:
                 for leaf in complete:
@@ -184,8 +184,8 @@ class Run(Careful):
                 complete.clear()
 
     def _order(self, roots: list[Edge]) -> list[Node]:
-        """Return the reachable nodes in descending order of their numbers. Also count the edges to
-        each leaf."""
+        """Return the reachable nodes in descending order of their sequence numbers. Also count the
+        edges to each leaf."""
         missing = self.missing
         order: list[Node] = []
         seen: set[Node] = set()
@@ -235,7 +235,9 @@ class Run(Careful):
     def _arrive(
         self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int
     ) -> None:
-        """Add gradient `number` of `source` to the sum at an output of `node`."""
+        """Add the gradient g to the sum at an output of `node`. source: the node that computed g,
+        or None for a gradient that the caller passed. number: the position of g among the results
+        of `source`."""
         buffer = self.buffers.get(node)
         if buffer is None:
             buffer = self.buffers[node] = [None] * len(node.outputs)

@@ -19,9 +19,10 @@ Sizes = tuple[int, ...]
 # --- fitting a gradient to its tensor; called by the engine -------------------------------------
 
 
-# A cache of the steps that sum a gradient to given sizes: the dimensions to sum over, and whether
-# to keep them and to drop leading dimensions. The entries of `_fits` also contain whether to cast.
-# A program repeats a few pairs of sizes in every training step.
+# `_sums` maps the sizes of a gradient and the sizes of its tensor to the steps of the sum: the
+# dimensions to sum over, whether to keep these dimensions, and whether to drop leading dimensions.
+# `_fits` maps their geometries to these steps and whether to cast. Both are caches, because a
+# program repeats a few pairs of sizes in every training step.
 _sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
 _fits: dict[tuple[Geometry, Geometry], tuple[Sizes, bool, bool, bool]] = {}
 _BOUND = 1 << 12

@@ -46,7 +46,8 @@ def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) ->
 
 
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return the sum of the gradient over all filled elements. Each element counts once."""
+    """Return the sum of the gradient over all filled elements. An element counts once, even if
+    `index` contains its position several times."""
     mask = functions.zeros_like(grad, dtype=bool_).index_fill(dim, index, True)
     return functions.where(mask, grad, 0).sum()
 
@@ -122,7 +123,7 @@ def _shared(
     return grad / functions.scatter_add(_as(self == result, self), dim, index, is_extreme)
 
 
-# Names of reductions in scatter -> their names in scatter_reduce.
+# Maps a name of a reduction in scatter to its name in scatter_reduce.
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 

@@ -103,7 +103,7 @@ def linalg_slogdet_backward(to_sign: Any, to_log: Any, A: Tensor, sign: Tensor) 
         scale = to_log
     else:
         scale = calls.zeros_like(sign) if to_log is None else _as(to_log, sign)
-        if to_sign is not None:  # the derivative of a complex sign is along the unit circle
+        if to_sign is not None:  # a complex sign can only move along the unit circle
             around = calls.imag(calls.mul_Tensor(calls.conj_physical(to_sign), sign))
             scale = calls.add_Tensor(scale, calls.mul_Tensor(_as(around, sign), -1j), 1)
     return _solve(_H(A), calls.mul_Tensor(_column(_column(scale)), identity(size, A)))
@@ -127,7 +127,7 @@ def linalg_triangular_A_backward(
 
 
 def _halved(x: Tensor) -> Tensor:
-    """Return the lower triangle with half of its diagonal."""
+    """Return the lower triangle of x, with the diagonal halved."""
     return _tril(x) - 0.5 * _on_diagonal(_diagonal(x))
 
 
@@ -220,7 +220,8 @@ def linalg_eigh_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor) -> Any:
 
 
 def _apart(a: Tensor, b: Tensor) -> Tensor:
-    """Return the differences of all pairs, with 1 on the diagonal in place of 0."""
+    """Return the matrix of the differences a[j] - b[i], and add 1 on the diagonal to avoid a
+    zero."""
     return _row(a) - _column(b) + _on_diagonal(calls.ones_like(a))
 
 

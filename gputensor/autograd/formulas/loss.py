@@ -1,5 +1,5 @@
-"""Derivatives of losses. Argument `through`: the product of the incoming gradient and the gradient
-of the first derivative.
+"""Derivatives of losses. Argument `through`: the product of two incoming gradients, those of the
+first and of the second derivative.
 
 A gradient has the broadcast sizes of all operands. For a mean, it is divided by the number of
 elements. Source: torch/csrc/autograd/FunctionsManual.cpp.
@@ -107,7 +107,7 @@ def cross_entropy_gradient(
     total_weight: Tensor,
 ) -> Tensor | None:  # fmt: skip
     """Return the gradient of the scores. grads: the gradients of the loss and of the
-    log-probabilities. Only second derivatives have a gradient of the log-probabilities."""
+    log-probabilities. The latter is None except in second derivatives."""
     to_loss, found = grads[:2]
     of_loss = (logs, target, weight, reduction, ignore_index, total_weight)
     if to_loss is not None and found is None and grad_mode.get() != DEFAULT:

@@ -72,7 +72,8 @@ def first_windows(
 
 def statistics(x: Tensor, dims: Any, mean: Tensor | None, rstd: Tensor) -> tuple[Tensor, Tensor]:
     """Return x normalised by the saved statistics, and the reciprocal deviation rstd. For second
-    derivatives, both are differentiable functions of x. mean: None if it was not subtracted."""
+    derivatives, both are differentiable functions of x. mean: the saved mean, or None if x was not
+    centered."""
     rstd, centered, is_varied = _wide(calls.detach(rstd)), x, calls.alias(x).requires_grad
     if mean is not None:
         mean = _wide(calls.detach(mean))
@@ -116,9 +117,8 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return second derivatives. Each argument multiplies the gradient of one operand (x,
-        weight or bias); the results are the derivatives of the sum of these products with respect
-        to grad, x and weight."""
+        """Return second derivatives: the gradients of grad, x and weight. of_x, of_weight, of_bias:
+        the incoming gradients of the first derivatives with respect to x, weight and bias."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:

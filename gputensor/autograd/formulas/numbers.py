@@ -1,5 +1,5 @@
-"""Derivatives with respect to numbers, derivatives of complex values, and functions that several
-modules use.
+"""Derivatives of simple functions such as pow, clamp and sgn, and functions that several modules
+use.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -60,8 +60,8 @@ def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
 
 
 def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
-    """Return the gradient of the exponent of pow. It is 0 where the base is 0 and the power is 0 or
-    1. `self` may be a number."""
+    """Return the gradient of the exponent of pow. It is 0 where the base is 0 and the exponent is
+    not negative. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent

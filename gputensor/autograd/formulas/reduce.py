@@ -96,7 +96,8 @@ def aminmax_backward(
 
 
 def _places(like: Tensor, shape: Sizes, dim: int) -> Tensor:
-    """Return the numbers 0, 1, ... along a dimension of `shape`."""
+    """Return the numbers 0, 1, ... along dimension `dim` of `shape`. All other dimensions of the
+    result have size 1."""
     sizes = [1] * len(shape)
     sizes[dim] = -1
     return calls.reshape(functions.arange(shape[dim], device=like._device), tuple(sizes))

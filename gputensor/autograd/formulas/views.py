@@ -88,8 +88,8 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """Return False if certainly no two indices reach the same element, because each stride exceeds
-    the extent of all dimensions with smaller strides.
+    """Return True if two indices may reach the same element. Two indices certainly reach different
+    elements if each stride exceeds the extent of all dimensions with smaller strides.
     """
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
@@ -101,8 +101,8 @@ def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
-    """Add `grad` to the elements of `memory` that this layout reaches. `memory` is 1-d or
-    contiguous.
+    """Add `grad` to the elements of `memory` that a layout (sizes, strides, offset) reaches.
+    `memory` is 1-d or contiguous.
 
     Layouts that reach an element several times are split along their shortest dimension.
     """
@@ -178,8 +178,7 @@ def _memory_of(
 def as_strided_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Copy the gradient to memory in the layout of `source`, and return as_strided of this
-    memory."""
+    """Copy the gradient to new memory in the layout of `source`. Return as_strided of the copy."""
     return _memory_of(grad, source, size, stride, storage_offset)[1]
 
 

@@ -23,8 +23,8 @@ from gputensor.tensor.base import tensors_of
 from .check import device_of
 from ..output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
-# Composite operators that call a device's loop (native/range.py) -> the operator that they call if
-# the device has no such loop. tests/backend/test_commands.py checks this.
+# Maps a composite operator that calls a device's loop (native/range.py) to the operator that it
+# calls if the device has no such loop. tests/backend/test_commands.py checks this.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
@@ -35,8 +35,8 @@ _COPIES = ("aten::copy_", "aten::flip")
 
 @dataclass(slots=True)
 class Need:
-    """An operator that the script called, with its number of calls and the bytes that they
-    touch."""
+    """An operator that the script called. calls: the number of calls. nbytes: the bytes of the
+    operands and results of these calls."""
 
     name: str
     calls: int = 0
@@ -95,8 +95,8 @@ def run(script: str, arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def record() -> Iterator[dict[str, Need]]:
-    """Count the CPU kernels that run in the block, in all threads, and the bytes that they
-    touch."""
+    """Count the CPU kernels that run in the block, in all threads, and the bytes of their operands
+    and results."""
     needs: dict[str, Need] = {}
     lock = threading.Lock()
     cpu = keys.runtime_key("CPU")

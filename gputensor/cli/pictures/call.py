@@ -14,7 +14,7 @@ _ROW, _GAP, _INDENT, _PILL = 44, 8, 24, 22
 
 
 class Node(NamedTuple):
-    """A hop and the hops that it caused."""
+    """A hop of the dispatcher, and the hops that it caused."""
 
     number: int
     hop: dict[str, Any]

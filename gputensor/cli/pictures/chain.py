@@ -8,7 +8,7 @@ from typing import Any
 
 from .svg import MARGIN, WIDTH, Picture, width
 
-_LEFT, _RIGHT = MARGIN, WIDTH / 2 + 16  # the columns of the separate operators, and of the chain
+_LEFT, _RIGHT = MARGIN, WIDTH / 2 + 16  # x of the separate operators, and x of the chain
 _NAME, _BAR, _ROW, _PAD = 180.0, 150.0, 22.0, 12.0
 _INSIDE = WIDTH - MARGIN - _RIGHT - 2 * _PAD
 

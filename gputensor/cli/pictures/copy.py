@@ -10,7 +10,7 @@ from .svg import MARGIN, WIDTH, Picture, width
 
 _PANEL = (WIDTH - 3 * MARGIN) / 2
 _CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 5.0
-_LABELS = 78  # the width of a line's address
+_LABELS = 78  # the width of the address to the left of a line of cells
 _TINTS = ("first", "second")
 _ROOM = WIDTH - 2 * MARGIN
 

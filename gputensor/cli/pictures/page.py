@@ -76,8 +76,8 @@ _STEPS = """<section><nav hidden aria-label="steps">
 
 
 def page(title: str, picture: str, steps: Sequence[str]) -> str:
-    """Return the HTML page. title: plain text. picture: an SVG. steps: HTML for each step;
-    attributes `data-steps` in the picture refer to their numbers."""
+    """Return the HTML page. title: plain text. picture: an SVG. steps: HTML for each step.
+    Attributes `data-steps` in the picture contain the numbers of steps."""
     items = "\n".join(f"<li>{step}</li>" for step in steps)
     stepped = _STEPS.format(last=len(steps) - 1, items=items, script=_SCRIPT) if steps else ""
     return (

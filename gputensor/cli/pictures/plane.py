@@ -13,7 +13,8 @@ from typing import Any
 
 # The maximum numbers of characters in a line, cells in a line, and cells of a long dimension.
 _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8
-# Kernels that load a whole unit before they store it. All others copy element by element.
+# Maps a kernel to the name of the unit that it loads completely before it stores it. All other
+# kernels copy element by element.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
 # The indices of an element along x and y, or the column and the row of a cell on a side.
@@ -131,8 +132,8 @@ class Plane:
     def _touch(
         self, who: str, places: list[Place], sides: tuple[Side, ...], is_whole: bool, tint: int
     ) -> None:
-        """Add a step in which the kernel reads or writes the cells of a box or of one line of
-        it."""
+        """Add a step in which the kernel reads or writes the cells of a box or of one line of a
+        box."""
         words = []
         for side in sides:
             for cell in (side.cells[side.at(place)] for place in places):

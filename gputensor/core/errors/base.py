@@ -152,8 +152,8 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """Call `function(*args)` within an `except` block. If the call raises an error, that error is
-    not chained to the exception of the block.
+    """Call `function(*args)`. If it raises a GpuTensorError, do not chain this error to the
+    exception that the calling `except` block handles.
     """
     try:
         return function(*args)

@@ -17,7 +17,7 @@ def not_finished(op: str, words: str) -> GpuTensorError:
     )
 
 
-# A part of an operator's name -> the meaning of LAPACK's `info` for that operator.
+# Maps a part of an operator's name to the meaning of LAPACK's `info` for that operator.
 _REASONS = {
     "cholesky": "is not positive-definite (the leading minor of order {} is not positive)",
     "lstsq": "did not converge (failed to converge: {})",

@@ -47,7 +47,7 @@ def kernel_failed(entry: str, what: str) -> KernelError:
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """Make the error for a fault that the emulator found in a kernel. sentence: contains the
+    """Make the error for a fault that the emulator found in a kernel. sentence: the fault and its
     place."""
     return KernelError(sentence)
 
@@ -175,21 +175,23 @@ def cannot_load_to(place: Any, error: Exception) -> DeviceError:
 
 
 def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
-    """Make the error for PyTorch's "expected sequence of length 2 at dim 1 (got 3)"."""
+    """Make the error that corresponds to PyTorch's "expected sequence of length 2 at dim 1 (got
+    3)"."""
     return ArgumentValueError(
         f"tensor: 'data' must have length {expected} at dim {dim} (got {got})"
     )
 
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
-    """Make the error for PyTorch's "value cannot be converted to type X without overflow"."""
+    """Make the error that corresponds to PyTorch's "value cannot be converted to type X without
+    overflow"."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
     return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)
 
 
 def number_too_wide(op: str, arg: str, number: Any) -> GpuTensorError:
-    """Make the error for PyTorch's "int too big to convert"."""
+    """Make the error that corresponds to PyTorch's "int too big to convert"."""
     return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)
 
 

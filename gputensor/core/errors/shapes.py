@@ -85,7 +85,7 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
-# Schema type -> (its name in an error, the name for a list of this type).
+# Maps a schema type to its words in error messages: the words for one value, and a plural noun.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
     "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
@@ -129,7 +129,7 @@ def _is_long(got: Any) -> bool:
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    # the value is a NumPy dtype, whose class has an unhelpful name
+    # show the name of a NumPy dtype, because the name of its class is less helpful
     what = str(got) if what.endswith("DType") else what
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
@@ -157,8 +157,8 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
 
 
 def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
-    """Make the error for a tensor without an array interface, because NumPy must not read its
-    memory."""
+    """Make the error for an array interface that a tensor does not offer. reason: the error that
+    explains why NumPy must not read the tensor's memory."""
     return MissingAttribute(str(reason))
 
 
@@ -210,8 +210,8 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry and a device, which messages describe in place of an operand that is not a Tensor
-    object."""
+    """The geometry and the device of an operand. Error messages describe a Layout where no Tensor
+    object exists."""
 
     __slots__ = ("_geometry", "_device")
 

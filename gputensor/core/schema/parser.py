@@ -12,8 +12,8 @@ from typing import Any
 from .. import errors
 from .values import Alias, Argument, FunctionSchema, Name, OperatorName, Return, Type, fits
 
-# PyTorch's limit, the width of a bitset. Source: c10::utils::bitset,
-# aten/src/ATen/core/dispatch/DispatchKeyExtractor.h.
+# PyTorch's limit on the number of arguments, which is the width of a bitset. Source:
+# c10::utils::bitset, aten/src/ATen/core/dispatch/DispatchKeyExtractor.h.
 MAX_ARGUMENTS = 64
 
 
@@ -279,8 +279,8 @@ class _Reader:
 
 
 def _known_type(name: str) -> str:
-    """Return the rule in the error message for an unknown type. It names the most similar known
-    type, or all known types if none is similar."""
+    """Return the rule that an unknown type breaks, for an error message. The rule names the most
+    similar known type, or all known types if none is similar."""
     from difflib import get_close_matches
 
     known = sorted((*_TYPES, *_FORMS))

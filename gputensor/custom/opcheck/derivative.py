@@ -27,8 +27,8 @@ from ...tensor.tensor import Tensor
 from .call import Call
 
 Array = np.ndarray[Any, Any]
-# Bytes of a result's element -> (eps, atol, rtol, the accepted rounding error relative to the sum
-# of the absolute terms).
+# Maps the bytes per element to (eps, atol, rtol, the accepted rounding error relative to the sum of
+# the absolute terms).
 _PRECISIONS = {8: (1e-6, 1e-6, 1e-4, 1e-9), 4: (1e-2, 1e-2, 2e-2, 1e-4)}
 
 
@@ -84,9 +84,10 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """Return pairs (call, bytes of an element). If the kernel returns doubles for arguments in
-    double precision, the first call has such arguments. If the kernel may have computed in a lower
-    precision, the original call follows, except for dtypes below single precision."""
+    """Yield the calls to test, as pairs (call, bytes per element). The first call has arguments in
+    double precision; it is omitted if the kernel does not return doubles for them. The second call
+    is `call` itself; it is omitted if the kernel computed in double precision, or if any dtype is
+    below single precision."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -112,8 +113,9 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Return the values moved by random amounts of about `by`. Single precision cannot represent
-    the new values if they are doubles."""
+    """Add a random number between `by / 2` and `by` to each element of a tensor. In double
+    precision, the sums are in general values that single precision cannot represent. Return other
+    values unchanged."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)

@@ -112,8 +112,8 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
 
 
 def check_results(call: Call, result: Any, whose: str = "result") -> None:
-    """Raise an error if a result is an argument or shares memory although the schema does not
-    declare it.
+    """Raise an error if a result is an argument, or shares memory with an argument or another
+    result, and the schema does not declare this alias.
 
     whose: the words for a result in the message.
     """

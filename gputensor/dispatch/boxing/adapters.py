@@ -39,7 +39,7 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
         made: Callable[..., Any] = kernel.function(table, key_set)
         return made
     # As in PyTorch, users' kernels get the key set without the keys that fall through. Native
-    # kernels mask the set with `keys.below` before they redispatch, so they do not need this.
+    # kernels get the whole set, because they mask it with `keys.below` before they redispatch.
     visible = KeySet(table.masked(key_set))
     if table.definition is None:
         return _without_schema(kernel, visible)
@@ -53,9 +53,8 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
 
 
 def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
-    """True for a backend kernel registered by a user if our kernel at ADInplaceOrView has already
-    handled the operator's writes and views.
-    """
+    """True if `kernel` is a user's backend kernel, and our kernel at ADInplaceOrView has already
+    handled the operator's writes and views."""
     key = keys.highest(key_set)
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
         return False
@@ -65,7 +64,7 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an entry so that the autograd and ADInplaceOrView keys are excluded while the entry
-    runs. Otherwise the operators that the entry calls would count a write again."""
+    runs. Otherwise a write would be counted again by the operators that the entry calls."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -174,8 +173,8 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # An operator without a schema cannot be looked up. This entry runs only in calls through a
-    # table that the caller already has.
+    # An operator without a schema cannot be looked up. So only callers that already have the
+    # operator's table can reach this entry.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

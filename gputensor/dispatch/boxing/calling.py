@@ -24,7 +24,7 @@ NUMBERS_AS_TENSORS = "numbers_as_tensors"
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
-# Kinds of arguments with tensors, which `arrange` converts differently.
+# Kinds of arguments that contain tensors. `arrange` converts each kind in another way.
 _TENSOR, _TENSORS, _TENSORS_AMONG = "a tensor", "a list of tensors", "a tuple or dict of them"
 _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 

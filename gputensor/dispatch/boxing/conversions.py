@@ -101,8 +101,8 @@ def _tensors_converter(inner: Converter | None) -> Converter:
     assert inner is not None
 
     def convert(value: Any) -> Any:
-        # Return the caller's list, not a copy: a kernel that writes to its tensors may return this
-        # list.
+        # Return the caller's list, not a copy, because a kernel that writes to the list's tensors
+        # may return this list.
         if not isinstance(value, (list, tuple)):
             raise Refused
         for item in value:

@@ -39,7 +39,8 @@ _local = threading.local()
 
 
 def unavailable_reason() -> str | None:
-    """Return why NCCL is not available for this process's GPUs, or None if it is available."""
+    """Return the reason why NCCL is not available for this process's GPUs, or None if it is
+    available."""
     device_runtime = runtime.cuda()
     if not device_runtime.is_available():
         return str(device_runtime.unavailable_reason())
@@ -79,8 +80,8 @@ class Communicator:
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # MPI sends the id: if a rank is lost, waiting for MPI ends by a timeout, but waiting for
-        # NCCL never ends.
+        # MPI sends NCCL's unique id and waits for all ranks. If a rank is lost, a wait for MPI ends
+        # by a timeout, but a wait for NCCL never ends.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
@@ -119,14 +120,14 @@ def close(group: ProcessGroup) -> None:
 
 # --- starting a call ------------------------------------------------------------------------------
 
-Call = Callable[[Any, int], None]  # (NCCL's communicator, handle of a stream)
+Call = Callable[[Any, int], None]  # arguments: NCCL's communicator, a stream's handle
 
 
 def _start(
     op: str, group: ProcessGroup, x: Tensor, call: Call | None, finish: Callable[[], None] | None,
     held: tuple[Any, ...],
 ) -> Work:  # fmt: skip
-    """Launch a call, or add it to the current batch. call: None if no data must be transferred."""
+    """Launch a call, or add it to the current batch. call: None if there is no data to transfer."""
     by = communicator(op, group, x)
     current = runtime.cuda().current_stream(by.index)
     if capture.of(current) is not None:

@@ -1,4 +1,4 @@
-"""Translation of reductions to NCCL reductions, with the results of distributed/transport.py.
+"""Reductions by NCCL. The results follow the rules of distributed/transport.py.
 
 | dtype | NCCL reduces |
 |---|---|
@@ -44,9 +44,9 @@ Recode = Callable[[Tensor], Tensor]
 
 
 class Reduction(NamedTuple):
-    """The reduction of a dtype by NCCL. code, op: constants of CuPy's module. parts: the number of
-    NCCL elements per element. encode: makes the contiguous tensor that NCCL reduces. decode:
-    converts NCCL's result back."""
+    """A reduction of one dtype, as NCCL computes it. code, op: names of constants in CuPy's module.
+    parts: the number of elements for NCCL per element of the tensor. encode: makes the contiguous
+    tensor that NCCL reduces. decode: converts NCCL's result back."""
 
     code: str
     op: str
@@ -65,7 +65,7 @@ class Reduction(NamedTuple):
 
 @cache
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
-    """Return NCCL's reduction of a dtype.
+    """Return the Reduction with which NCCL computes the reduction `how` of a dtype.
 
     Raises: as transport.reduction; DtypeError if NCCL cannot reduce the dtype.
     """

@@ -16,7 +16,7 @@ from .bridge import from_numpy
 from .memory import by_numpy
 from .rule import check
 
-# Functions with a prototype argument -> the names of NumPy's parameters, in order.
+# Maps each function with a prototype argument to the names of its parameters in NumPy, in order.
 LIKE: dict[str, tuple[str, ...]] = {
     "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
     "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
@@ -54,7 +54,7 @@ def made_like(name: str, given: dict[str, Any]) -> Tensor:
     """Return a new tensor with the sizes, dtype and device of a prototype, unless arguments
     override them."""
     x = given[LIKE[name][0]]
-    if not isinstance(x, Tensor):  # the prototype is an array; a tensor is the fill value
+    if not isinstance(x, Tensor):  # the prototype is an array: only the fill value is a tensor
         x = from_numpy(np.asarray(x))
     gt = import_module("gputensor")
     named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}

@@ -53,8 +53,8 @@ def by_numpy(
 
 
 def _tensor_of(x: Any) -> Any:
-    """Return a NumPy array as a tensor, which shares its memory if the strides allow that. Return
-    an array without a tensor dtype, such as text, unchanged."""
+    """Convert a NumPy array to a tensor. They share memory if a tensor can have the array's
+    strides. Return an array whose dtype tensors lack, such as text, unchanged."""
     array = np.asarray(x)
     element = dtypes.from_numpy(array.dtype)
     if element is None:

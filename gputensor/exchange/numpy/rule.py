@@ -37,9 +37,9 @@ def get_numpy_on_devices() -> bool:
 
 
 def set_numpy_on_devices(on: bool) -> None:
-    """Let NumPy's functions compute on tensors of any device by our operators, for libraries such
-    as Dask that call these functions on any array. A function without an operator still raises an
-    error for devices other than the CPU.
+    """Let NumPy's functions accept tensors on any device; gputensor's operators then compute the
+    results. Libraries such as Dask need this, because they call NumPy's functions on arrays of all
+    types. A function without an operator still raises an error for devices other than the CPU.
 
     By default all functions raise an error for such tensors, as in PyTorch.
     """
@@ -59,7 +59,7 @@ def is_elsewhere(args: Iterable[Any]) -> bool:
 
 
 def is_foreign(x: Any) -> bool:
-    """Return True for an array of another library, which must handle the call itself."""
+    """Return True for an array of another library. That library must handle the call."""
     return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
 
 

@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# All other ufuncs -> names in gputensor. A name that is the same in both is listed once.
+# Maps all other ufuncs to names in gputensor. The text lists names that NumPy and gputensor share.
 UFUNCS = {
     name: name
     for name in """
@@ -38,19 +38,19 @@ UFUNCS = {
     "reciprocal": "reciprocal", "rint": "round",
 }  # fmt: skip
 
-# Ufunc -> the NumPy function that computes its `reduce` or `accumulate`. _ROWS has the row of this
-# function.
+# Maps a ufunc to the NumPy function that computes its `reduce` (REDUCTIONS) or its `accumulate`
+# (RUNNING). _ROWS has the row of this function.
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
-# A row has NumPy's function, our function, and NumPy's parameters in order. Parameters before the
-# slash are passed by position, parameters after it by name. `theirs=ours` gives both names if they
-# differ. "-" marks a parameter that our function lacks. `-out` marks a missing `out`, for which
-# NumPy's caller may pass None. Our function is the one in gputensor.array_api if there is one,
-# otherwise the one in gt.
+# A row has NumPy's function, our function, and NumPy's parameters in order. Our function gets the
+# parameters before the slash by position and the parameters after the slash by name. `theirs=ours`
+# gives both names of a parameter if they differ. "-" is a parameter that our function lacks. `-out`
+# is an `out` that our function lacks, for which a call may pass None. Our function is taken from
+# gputensor.array_api if it is defined there, otherwise from gt.
 _ROWS = """
 all               all              a / axis -out keepdims
 amax              elsewhere.amax   a / axis -out keepdims
@@ -171,13 +171,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """Description of a call of our function. It serves all NumPy calls of one form, that is, with
-    one number of positional arguments and one set of keywords."""
+    """Description of a call of our function. It is used for all NumPy calls with the same number of
+    positional arguments and the same keywords."""
 
-    # order: the position of each of our arguments among NumPy's; None if the orders are equal.
-    # absent: the positions of NumPy's arguments that our function lacks. dtype: the position of the
-    # dtype argument. first: how many arguments our function takes by position. names: the keywords
-    # for the arguments that follow.
+    # order: the position of each of our arguments among NumPy's arguments; None if the orders are
+    # equal. absent: the positions of NumPy's arguments that our function lacks. dtype: the position
+    # of the dtype argument. first: how many arguments our function takes by position. names: the
+    # keywords of the remaining arguments.
     target: Callable[..., Any]
     order: list[int] | None
     absent: list[int]

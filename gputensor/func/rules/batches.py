@@ -95,8 +95,8 @@ def shifted(entry: Entry, dim: int, ndim: int) -> int:
 
 
 def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule for arguments that are dimensions: they are increased by one. If no dimension
-    is given, the operator uses all dimensions of the entries.
+    """The batch rule for arguments that are dimensions: each dimension is increased by one. If no
+    dimension is given, the operator uses all dimensions of the entries.
 
     argument: "insert" if they are dimensions of a result that has one more dimension than the
     operand; "free" if the index operand has one dimension and no batch; "apart" if an operand has
@@ -306,10 +306,10 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch rule for images: the batch is merged with the images' first dimension, or becomes
-    that dimension if the images have none.
+    """The batch rule for images: the batch is merged with the dimension of samples. If there is no
+    dimension of samples, the batch becomes this dimension.
 
-    argument: the number of an image's dimensions with channels; 3 by default.
+    argument: the number of dimensions of one image, including the channels; 3 by default.
     """
     own = int(argument or 3)
     tensors = [n for n in entry.places if isinstance(args[n], Tensor)]

@@ -16,14 +16,14 @@ from . import batches, composed, convolution, indexing, losses, norms, products,
 Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 
 _MODULES = (batches, composed, convolution, indexing, losses, norms, products, random)
-# Rules by the names that are used in rows of native_functions.yaml.
+# Maps the names that rows of native_functions.yaml use to rules.
 RULES: dict[str, Rule] = {
     name: found
     for module in _MODULES
     for name, found in vars(module).items()
     if getattr(found, "__module__", None) == module.__name__
 }
-# The rule of each family, for rows without a field `batch`.
+# Maps each family to the rule of its operators whose rows have no field `batch`.
 FAMILIES = {
     **dict.fromkeys(
         "activation binary bits comparison complex_view conversion copy fill masked special "

@@ -23,9 +23,10 @@ from ..running import Stage, alone, of_program
 # The maximum number of steps in a program. The library allows 128 steps, which include the casts
 # between steps.
 _LONGEST = 64
-# Limits for copies to another layout within a program. A program makes a copy of at most `_FEW`
+# Limits for copies to another layout within a program. A copy in a program has at most `_FEW`
 # elements. The limit is higher if neighbouring elements of the result are at most `_NEAR` bytes
-# apart in the operand: `_SOME` elements, or no limit for runs of at least `_ALIKE` elements.
+# apart in the operand: `_SOME` elements, or no limit if the innermost dimension of the result has
+# at least `_ALIKE` elements.
 _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
@@ -55,7 +56,8 @@ def program(chain: Chain, own: Sequence[int]) -> Stage | None:
 
 
 def _moves(chain: Chain, own: Sequence[int], stores: list[int]) -> dict[int, int]:
-    """Return copy -> operand for the copies that change the layout of a computed value.
+    """Return a dict that maps copies to their operands, for copies that change the layout of a
+    computed value.
 
     The program stores the operand directly in the copy's layout, so the copy needs no step. If the
     operand is stored too, the copy is not listed.

@@ -29,8 +29,8 @@ _Function = tuple[str, str, tuple[int, ...], tuple[int, ...]]
 
 # The maximum length of a row. A longer row does not fit the cache.
 _LONGEST = 1 << 14
-# The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
-# _PACKED with a cast.
+# The number of elements that a function adds up before it merges partial sums: _CHUNK without a
+# cast of the elements, _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
 # Codes of a function's arrays: the index of an operand; _RESULT for the result; _OF_VALUE plus the
 # value for a second or later result; _UNREAD minus the dtype's code for a result that nothing
@@ -43,9 +43,10 @@ class _Not(Exception):
 
 
 class _Whole(NamedTuple):
-    """A reduction to one element. merge: the name of the function that merges the results of runs.
-    over: the divisor of a mean, or 0. result: the code of the output's dtype. part: the code of the
-    dtype of the runs' results."""
+    """A reduction of all elements to one, computed in runs of consecutive elements. Each run gives
+    a partial result. merge: the name of the function that merges partial results. over: the divisor
+    of a mean; 0 for other reductions. result: the dtype code of the output. part: the dtype code of
+    partial results."""
 
     merge: str
     over: int
@@ -55,10 +56,10 @@ class _Whole(NamedTuple):
 
 class _Rows:
     """A chain as a program of rows. by_row: the number of rows, and the length of a row. is_cut:
-    the chain's only row is cut into runs. shape: the shape over which the program runs: by_row, or
-    the number of elements if is_cut. width: the length of a row or a run. views: the shape of each
-    operand in the program. rows: the values with one element per row. wholes: value -> its
-    reduction to one element."""
+    True if the chain's only row is cut into runs of consecutive elements. shape: the shape over
+    which the program runs: by_row, or the number of elements if is_cut. width: the length of a row
+    or a run. views: the shape of each operand in the program. rows: the values with one element per
+    row. wholes: maps a value to its reduction to one element."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk
@@ -102,8 +103,8 @@ class _Rows:
         return made.is_row_major or chain.made(value).sizes == shape
 
     def _cut(self) -> bool:
-        """Set the length of a run and the reductions that are cut into runs. Return False if a
-        single run has all elements."""
+        """Set `width` to the length of a run, and set `wholes`. Return False if a single run would
+        have all elements."""
         chain, widths = self.chain, set()
         for value, step in chain.steps.items():
             what = step.what

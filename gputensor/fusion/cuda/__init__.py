@@ -35,7 +35,8 @@ def prepare(chain: Chain) -> Run | None:
 
 def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
     """Return the kernels of the chain's head, and the tails that run after these kernels. The
-    kernels are None if the head reads its own reductions' results and one kernel cannot do this."""
+    kernels are None if the head reads results of its own reductions and no single kernel can
+    compute the head."""
     head, tails = parted(chain)
     reads = reads_its_rows(head)
     if reads or computes_its_softmax(head):

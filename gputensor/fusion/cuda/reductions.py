@@ -1,5 +1,6 @@
-"""Chains with reductions on CUDA. One launch computes the stored values. Each reduction is one more
-launch, which also computes the reduction's operand if nothing else needs the operand.
+"""Chains with reductions on CUDA. One launch computes all stored values of the same sizes. Each
+reduction is one more launch, which also computes the reduction's operand unless the operand is
+stored.
 
 cuda/rows.py has chains that read results of reductions.
 """
@@ -54,8 +55,8 @@ def _fused(
         outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
         follows = follows._replace(stores=(0,) * is_stored + follows.stores)
         shapes = [*tail.chain.inputs[1:], *outputs]
-    # Strides over the dimensions of the reduction's plan: strides of the result, of the inputs, and
-    # of the tail's operands, which broadcast to the result.
+    # The strides of the result, of the inputs and of the tail's operands, all over the dimensions
+    # of the reduction's plan. The tail's operands broadcast to the result.
     seen = [_as_kept(x, step) for x in (what.geometry, *shapes)]
     source = part.geometry(part.stores[0])
     shape, (result, _, *walks) = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
@@ -124,14 +125,13 @@ def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[
 
 
 class Reduced:
-    """A chain with reductions. One launch computes the stored values. Each reduction is one launch,
-    which computes the reduction's operand itself if nothing else needs the operand."""
+    """A chain with reductions, as the launches that the module docstring describes."""
 
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
-        """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
-        kernel. stored: all values to store."""
+        """tails: the chain's tails. self.tails: maps the value of a reduction to the tail that runs
+        in the reduction's kernel. stored: all values to store."""
         self.chain, steps = chain, chain.steps
         self.tails: dict[int, Tail] = {}
         # Also store the inputs of each tail, except the result of the tail's reduction.
@@ -144,8 +144,8 @@ class Reduced:
         for n in ends:
             step = steps[n]
             after = [x for x in tails if x.takes[:1] == [n]]
-            # True if the kernel has the reduction's operand in registers, and if the tail's other
-            # inputs are computed before this kernel runs.
+            # The reduction's kernel runs the tail if it computes the reduction's operand in
+            # registers, and if the tail's other inputs are computed before this kernel runs.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
                 if x in in_memory or x in ends[ends.index(n) :]
@@ -210,5 +210,5 @@ class Reduced:
 
 
 def is_end(step: Instruction) -> bool:
-    """True if the operator takes rows and this value is its first result."""
+    """True if the instruction computes the first result of an operator over rows."""
     return not step.what.part and step.what.takes_rows

@@ -22,8 +22,8 @@ from .reductions import coalesced, is_end, row_strides
 from ..members.reductions import SHORT
 from ..running import Stage, alone
 
-# (value, index, dtype) of a result that a pass computes for each row. index: which of the two
-# results of a softmax it is; -1 for other operators.
+# (value, index, dtype) of a result that a pass computes for each row. index: 0 or 1 for the two
+# such results of a softmax; -1 for other operators.
 Found = tuple[int, int, dtype]
 
 
@@ -36,13 +36,14 @@ def is_softmax(what: Recorded) -> bool:
 
 
 def computes_its_softmax(chain: Chain) -> bool:
-    """True if a softmax's operand is computed in the chain."""
+    """True if the chain contains a softmax and computes the operand of this softmax."""
     steps = chain.steps
     return any([is_softmax(x.what) and x.operands[0] in steps for x in chain.instructions])
 
 
 def reads_its_rows(chain: Chain) -> bool:
-    """True if instructions of the chain read results of the chain's operators over rows."""
+    """True if the chain has an operator over rows whose result another operator of the chain
+    reads."""
     read = _read(chain)
     return any([n in read and step.what.takes_rows for n, step in chain.steps.items()])
 

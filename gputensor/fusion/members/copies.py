@@ -33,7 +33,8 @@ from ..chain import Entry, Recorded
 from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 
-# The operators that make copies. Two of them make new tensors, one writes to existing memory.
+# The operators that make copies. The first two make new tensors, the third writes to existing
+# memory.
 NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
 _BOUND = 1 << 11
 _Kernel = Callable[..., Any]
@@ -58,8 +59,8 @@ def _known(
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """Return the kernel at key Fuse of an operator in `NAMES`. is_own: returns True if calls for a
-    device reach our kernel."""
+    """Return the kernel at key Fuse of an operator in `NAMES`. is_own: a function of a table and a
+    device; True if calls on this device reach gputensor's own kernel."""
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
 
@@ -108,7 +109,7 @@ class _Copies:
         return self._ours[1](place)
 
     def made(self, x: Any, element: Any, form: Any) -> Tensor | None:
-        """Record a copy to a new tensor. Returns None if the copy must run now."""
+        """Record a copy to a new tensor. Return None if the copy must run now."""
         recorder, shape, place = current.get(), x._geometry, x._device
         if (
             recorder is None or type(x) is not Tensor or x._keys & LAZY or shape.numel == 0
@@ -129,7 +130,7 @@ class _Copies:
         return self._recorded(recorder, x, geometry(shape.sizes, strides, element))
 
     def written(self, out: Any, x: Any) -> bool:
-        """Record a copy to `out`. Returns False if the copy must run now."""
+        """Record a copy to `out`. Return False if the copy must run now."""
         recorder, place = current.get(), out._device
         if (
             recorder is None or out is x or type(out) is not Tensor or type(x) is not Tensor

@@ -62,9 +62,9 @@ def _known(loop: str, shape: Any, place: Any) -> Recorded:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """Return the kernel of a fill operator at key Fuse. It runs the operator's own kernel, in which
-    `later` records the random numbers. is_own: returns True if calls for a device reach our
-    kernel."""
+    """Return the kernel of a fill operator at key Fuse. It calls the operator's own kernel, which
+    calls `later` to record the random numbers. is_own: a function of a device; True if calls on
+    this device reach gputensor's own kernel."""
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         recorder = current.get()

@@ -46,9 +46,9 @@ def is_one(operator: Operator) -> bool:
 
 
 def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
-    """True if operators that read the rows' results may join the chain on the CPU. If an operand is
-    cut along its slowest dimension, each part must be short and must consist of whole rows over
-    `dims`."""
+    """True if operators that read the rows' results may join the chain on the CPU. The condition:
+    if the operand is cut along its slowest dimension, each part is short and consists of whole rows
+    over `dims`."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
     return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT
@@ -57,8 +57,8 @@ def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """Return a reduction's kernel for the key Fuse. is_own: returns True if calls for a device
-    reach our kernel."""
+    """Return a reduction's kernel for the key Fuse. is_own: a function of a device; True if calls
+    on this device reach gputensor's own kernel."""
     kernel = kernels_of(operator, _Entry)[-1]
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -84,8 +84,8 @@ class _Now(Exception):
 
 
 class _Entry:
-    """Substitute for an entry of native/reduce.py that records the call. It has the attributes that
-    `Recorded` reads."""
+    """Substitute for an entry of native/reduce.py. The substitute records the call, and has the
+    attributes that `Recorded` reads."""
 
     is_fresh = False
 

@@ -88,9 +88,9 @@ Maker = Callable[..., Made | None]
 def recording(
     operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """Return the kernel of an operator over rows at key Fuse. is_own: returns True if calls on a
-    device reach our kernel. Calls that are invalid or not recorded go to the kernel below, or to
-    the operators of which this operator is composed."""
+    """Return the kernel of an operator over rows at key Fuse. is_own: a function of a device; True
+    if calls on this device reach gputensor's own kernel. Calls that are invalid or not recorded go
+    to the kernel below, or to the operators of which this operator is composed."""
     make = MAKERS[operator.qualified_name]
 
     def below(key_set: int, *args: Any) -> Any:
@@ -172,9 +172,9 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """Return the `Recorded` of a result with one or a few elements per row. walk: the operand's
-    geometry. seen: the result's geometry with all dimensions of `walk`, as with keepdim. sizes: the
-    result's own sizes."""
+    """Return the `Recorded` of a result with one element per row. walk: the operand's geometry.
+    seen: the result's geometry with all dimensions of `walk`, as with keepdim. sizes: the result's
+    own sizes."""
     outputs = (Output(contiguous_geometry(sizes, seen.dtype)), *entry.plan.outputs[1:])
     one = entry._replace(plan=entry.plan._replace(outputs=outputs))
     whole = dims if len(outputs) > 1 and not part else None
@@ -276,8 +276,8 @@ def _norm(
     operator: Operator, x: Tensor, normalized_shape: Any, beside: tuple[Any, Any],
     places: tuple[int, ...], eps: Any, is_centered: bool = True,
 ) -> Made | None:  # fmt: skip
-    """Layer norm or, if not is_centered, RMS norm. beside: weight and bias. places: their places
-    among the operator's arguments."""
+    """Return the recorded form of layer norm or, if not is_centered, of RMS norm. beside: weight
+    and bias. places: the positions of weight and bias among the operator's arguments."""
     shape, place = x._geometry, x._device
     of = contiguous_geometry(shape.sizes, shape.dtype)
     if place is not CPU or shape is not of or shape.dtype.category != FLOATING:

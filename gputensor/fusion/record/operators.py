@@ -1,4 +1,5 @@
-"""The kernel of each operator at the key Fuse: it records the call, or first runs pending operands.
+"""Kernels of the operators at the dispatch key Fuse. A kernel records the call, or first computes
+pending operands and then runs the operator.
 
 Operators with a kernel factory in `_generated/kernels/` and the tag pointwise are recorded. The
 factory makes the operator's CPU kernel again, for an operator whose plans record. So the same code
@@ -94,14 +95,13 @@ _OURS = frozenset(("native", "maker", "fallthrough"))
 _EMPTY = frozenset(
     ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
 )
-# Operators that are composed of recorded operators. They are composed in this way even if the call
-# can be replayed.
+# Operators that run as a composition of recorded operators, even if the call may be replayed.
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
 
-# Positions of the arguments that an operator writes although its schema does not declare it: the
-# running statistics. The schema is PyTorch's.
+# Positions of arguments that an operator writes although its schema, which is PyTorch's, does not
+# declare this: the running statistics.
 _WRITTEN = {"aten::native_batch_norm": (3, 4)}
 
 

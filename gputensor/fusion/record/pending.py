@@ -19,15 +19,16 @@ class Pending(Storage):
     """A storage with pending bytes. `_array` is the recording that computes the bytes, and `_step`
     is the number of the recording's step.
 
-    When the step has run, the object becomes a Storage with the bytes. Other slots stay empty,
-    because one object is made for each operator.
+    When the step has run, the object becomes a Storage with the bytes. Until then its other slots
+    stay empty, because each recorded operator makes such an object.
     """
 
     __slots__ = ()
     _array: Any
     _data = None
 
-    # Another thread may compute the bytes at the same time. Then that thread fills these slots.
+    # While one of these properties runs, another thread may compute the bytes and turn the object
+    # into an ordinary Storage. The property then reads the slot of the Storage.
 
     @property
     def device(self) -> Any:  # type: ignore[override]

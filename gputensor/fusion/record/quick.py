@@ -67,8 +67,8 @@ class _Known:
     """The calls of one operator that were recorded before. kernel: the kernel that the table would
     call. looks: True if the kernel may depend on the value of a number.
 
-    recorders: (operands' geometries, type of a number) -> [the function that records the call, the
-    arguments behind the operands]. A short cut holds the list, whose function may change.
+    recorders: maps (operands' geometries, type of a number) to [the function that records the call,
+    the arguments after the operands]. A short cut holds the list, whose function may change.
     """
 
     def __init__(self, table: Table, kernel: Kernel, keys: int, looks: bool) -> None:
@@ -115,13 +115,14 @@ class _Known:
     def told(
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
-        """Call the kernel. If its only effect was to record one step, remember the step. known: the
-        list whose function is replaced, because a short cut may hold this list; None means the list
-        at `recorders[key]`.
+        """Call the kernel. If its only effect was to record one step, store a function that records
+        this step in later calls. known: the list in which the function is stored; None means the
+        list at `recorders[key]`. A short cut may refer to the list, so an existing list is changed
+        in place.
         """
         recorder = current.get()
-        # If an operand has a subclass of Tensor, such as Parameter, its class does not determine
-        # the class of the result.
+        # Calls with a subclass of Tensor, such as Parameter, are not remembered, because the
+        # operand's class does not determine the class of the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
             return self.kernel(key_set, *args)
         told = recorder.told = []

@@ -100,9 +100,10 @@ def split(
 
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
-    """Return two dicts: the id of a storage -> the tensors over this storage that nodes hold, and
-    the id of a tensor -> the number of nodes that hold it. The references in this function end when
-    it returns, so `split` does not count them."""
+    """Return two dicts. The first maps the id of a storage to the tensors over this storage that
+    nodes hold. The second maps the id of a tensor to the number of nodes that hold the tensor.
+    `split` does not count the references that this function holds, because they end when it
+    returns."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():

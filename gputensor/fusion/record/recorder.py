@@ -38,7 +38,7 @@ _new = object.__new__
 
 
 class Recorder:
-    """The recordings of a block. open: (device, layout) -> the open recording. pending: all
+    """The recordings of a block. open: maps a device and layout to the open recording. pending: all
     recordings that have not run. trace: the trace of a call that may be replayed. told: collects
     recorded steps for quick.py. latest: the open recording that quick.py used last. is_alone: see
     Note [Memory that others share].
@@ -57,7 +57,7 @@ class Recorder:
         self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
 
     def watch(self, trace: Trace) -> None:
-        """Record the operators of a call that may be replayed."""
+        """Trace the operators of a call that may be replayed."""
         self.trace, self.is_alone, self.runs_small = trace, True, False
 
     def runs_at_once(self, what: Recorded, inputs: tuple[Any, ...]) -> bool:
@@ -116,9 +116,10 @@ class Recorder:
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> bool:
-        """Record an operator that writes to `out`. If `out` is pending, it can get a new value.
-        Otherwise the operator is the last one of a recording, which runs now. Return False if the
-        operator must run alone; in this case, the recordings that read `out` have run."""
+        """Record an operator that writes to `out`. If `out` is pending, its storage may get the new
+        step as its value. Otherwise the operator becomes the last step of a recording, and this
+        recording runs now. Return False if the operator must run alone; in this case, the
+        recordings that read `out` have run."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
@@ -237,7 +238,7 @@ class Recorder:
                         recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
-        """Run everything when the block is left."""
+        """Run all recordings when the block is left."""
         for recording in [*self.pending]:
             if recording.place.type == "cuda":
                 with lock:
@@ -327,8 +328,8 @@ def _exposed(storage: Storage) -> None:
 
 
 def _settle(reason: str) -> None:
-    """Run everything when streams synchronise: see runtime/settling.py. Do nothing while a chain
-    runs, because a chain may record events itself."""
+    """Run all recordings before streams synchronise: see runtime/settling.py. Do nothing while a
+    chain runs, because a chain may record events."""
     recorder = current.get()
     if recorder is not None and not recorder.running:
         recorder.run_all(reason, False)

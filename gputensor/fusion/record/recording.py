@@ -47,7 +47,7 @@ _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 # In steps of quick.py, one of these replaces an ndarray. NUMBER: the operand is a number. PARAMS:
 # the step has only one operand, and its parameters are in the place of the second.
 NUMBER, PARAMS = object(), object()
-# Chains by their recorded steps, stores and types of scalars. Repeated computations find their
+# Maps recorded steps, stores and scalar types to a chain, so that a repeated computation finds its
 # chain by one lookup.
 _chains: dict[Any, tuple[Chain, list[int]]] = {}
 _BOUND = 1 << 11
@@ -76,8 +76,8 @@ class Recording:
         # The error that occurred when the block was left. The recording cannot run again, because
         # its operands may have changed since.
         self.error: Exception | None = None
-        # Further places for which the recording is open: copies to other layouts, and results with
-        # one element per row.
+        # Further places whose results this open recording takes: other layouts of copies, and the
+        # layout of results with one element per row.
         self.others: tuple[Any, ...] = ()
         # Weak references to the objects that save pending tensors for backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
@@ -145,7 +145,7 @@ class Recording:
     def append(
         self, other: Recording, numbers: Iterable[int], known: dict[int, int]
     ) -> dict[int, int]:
-        """Append steps of the recording `other`. known: codes in `other` -> codes in this
+        """Append steps of the recording `other`. known: maps codes in `other` to codes in this
         recording. Return a copy of `known` with the codes of the steps' operands and results
         added."""
         codes, steps = {**known}, other.settled()
@@ -174,7 +174,7 @@ class Recording:
         return any([x[0].is_exposed for x in self.inputs])
 
     def wanted(self) -> list[tuple[int, Pending]]:
-        """Return the referenced storages, each with the number of its current step."""
+        """Return (step number, storage) for each result storage to which other objects refer."""
         return [
             (storage._step, storage)
             for storage, count in zip(self.results, [*map(getrefcount, self.results)])
@@ -194,8 +194,8 @@ class Recording:
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
     ) -> None:
         """Compute the wanted values, unless they are computed already. into: a step, and the tensor
-        for its result. is_last: True if operands may change afterwards, so that no value may be
-        left for recomputation."""
+        for its result. is_last: True if operands may change after this run. Then every wanted value
+        is stored, because a later recomputation could read changed operands."""
         with lock:
             if self.is_run:
                 return

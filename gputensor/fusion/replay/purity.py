@@ -36,7 +36,8 @@ from ...structured.generator import Generator
 from ...tensor.base import patched
 from ...tensor.tensor import Conversions, Tensor
 
-# Instructions of Python 3.11 to 3.14 that only begin or end a call, move values, or jump.
+# Allowed instructions of Python 3.11 to 3.14: they begin or end a call, apply an operator, build a
+# list, tuple or slice, move values, or jump.
 _HARMLESS = frozenset(
     """BINARY_OP BINARY_SLICE BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_SLICE BUILD_TUPLE
     CACHE CALL CALL_KW COMPARE_OP COPY COPY_FREE_VARS END_FOR EXTENDED_ARG FOR_ITER GET_ITER
@@ -52,7 +53,8 @@ _HARMLESS = frozenset(
     UNPACK_SEQUENCE""".split()
 )
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-# Attributes of a tensor that depend only on its geometry, dtype and device.
+# Allowed attributes of a tensor: layout properties, which depend only on its geometry, dtype and
+# device, and methods that convert the tensor.
 _LAYOUT = frozenset(
     """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
     itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
@@ -103,8 +105,7 @@ class Outside:
         return all([found_in(where, name) is value for where, name, value in self.others])
 
     def given(self) -> tuple[Any, ...]:
-        """Return the current values of the variables in which the function found tensors outside
-        of it."""
+        """Return the current values of the outside variables in which `tensors` were found."""
         return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
@@ -141,7 +142,8 @@ class Outside:
                 if name == "PUSH_NULL":
                     continue
                 if name in _ATTRIBUTES:
-                    # Reading the attribute may import a lazy module.
+                    # Read the attribute before `vars(module)`, because this may import a lazy
+                    # module.
                     getattr(module, step.argval, None)
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
                     raise Impure(f"reads {called} in line {line}")
@@ -212,7 +214,7 @@ def _inherited(name: str) -> Any:
     return next((vars(base)[name] for base in Tensor.__mro__[1:] if name in vars(base)), None)
 
 
-# Instruction -> its description in messages.
+# Maps an instruction to its description in messages.
 _SAID = {
     "STORE_ATTR": "a write to an attribute", "STORE_SUBSCR": "a write to an item",
     "STORE_GLOBAL": "a write to a global", "STORE_DEREF": "a variable that a function shares",
@@ -230,8 +232,8 @@ def is_constant(value: Any) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Return a value's part of a replay's key. For a tensor it is the geometry; equal constants
-    have equal keys. Mutable values have no key."""
+    """Return a value's part of a replay's key. The key of a tensor is its geometry. Equal constants
+    have equal keys. A mutable value gets `_NEVER`, which is in no plan's key."""
     kind = type(value)
     if kind is Tensor:
         return value._geometry
@@ -252,7 +254,7 @@ _WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 @cache
 def _is_operator(name: str) -> bool:
-    """True if our function of this name computes only by operators, without other effects."""
+    """True if gputensor's function of this name only calls operators and has no other effects."""
     named = dispatcher.overloads(f"aten::{name}")
     return bool(named) and (
         not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])

@@ -38,8 +38,8 @@ class Replays:
     """A function in `gt.fuse`, and its plans. A plan is a function of a call's arguments. It
     returns the call's result, or None if the Python must run. Until the second call of a kind, the
     plan is only the arguments of `_compiled`, because most kinds of calls occur once. why: the
-    reason why the last call that ran the Python cannot be replayed, as a clause after "it"; None if
-    it can be replayed."""
+    reason why the last call that ran the Python cannot be replayed, as a clause whose subject is
+    "it". None if the call can be replayed."""
 
     outside: Outside | None
     why: str | None
@@ -182,10 +182,10 @@ def _compiled(
 ) -> Callable[[Any], Any]:
     """Compile a traced call: return a function of a call's arguments. This function checks with
     `is` that the call matches the traced one, does the call's work (statements.py), and returns the
-    call's result. It returns None if the fused function's Python must run. Interpreted checks, with
-    loops and dictionaries, would take a third of the time of eight NumPy loops. values: the call's
-    arguments, and the tensors that it reads from outside. n_named: how many arguments were given by
-    name."""
+    call's result. It returns None if the fused function's Python must run. The function is
+    compiled, because interpreted checks, with loops and dictionaries, would take a third of the
+    time of eight NumPy loops. values: the call's arguments, and the tensors that it reads from
+    outside. n_named: how many arguments were given by name."""
     wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
     work = Statements(trace, wanted, values)
     names: dict[str, Any] = {
@@ -227,9 +227,9 @@ def _all_numbers(made: Any) -> set[int]:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """Make the source lines of the test whether the state of the thread, the dispatcher or the
-    function's outside values have changed. If so, the replay returns None. count: the number of
-    arguments given by position."""
+    """Return source lines that test whether the state of the thread, the dispatcher or the
+    function's outside values have changed. In that case, the lines return None from the replay.
+    count: the number of arguments given by position."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.others[0][0], outside.code

@@ -83,8 +83,8 @@ class Statements:
         """Write statements that take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            # During a graph capture the function itself must run, not these statements. It records
-            # that a replay of the graph reads the position in the random stream.
+            # During a graph capture the function's Python must run instead of these statements. The
+            # Python records that a replay of the graph reads the position in the random stream.
             names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
@@ -112,7 +112,7 @@ class Statements:
         make it."""
         if n < self._trace.n_given:
             return f"x{self._places[n]}"
-        # the lines do the work of `from_array` for a thread outside of every block
+        # the lines do the work of `from_array` in a thread that is in no block
         if n not in self._tensors:
             self._tensors.add(n)
             self.lines += [
@@ -269,12 +269,13 @@ class Statements:
 
 
 def _is_of_array(shape: Geometry) -> bool:
-    """True if a CPU tensor of this layout may be made from an array that has its own allocation."""
+    """True if the memory of a CPU tensor of this layout may be a newly allocated NumPy array."""
     return shape.is_contiguous and not shape.dtype.is_float8
 
 
 def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
-    """Return value -> _Root for the views of dense CPU memory that only chains read."""
+    """Return a dict that maps values to their `_Root`, for views of dense CPU memory that only
+    chains read."""
     roots: dict[int, _Root] = {}
     dense = {n: x._geometry for n, x in enumerate(given) if x._device is CPU}
     for step in trace.steps:
@@ -292,8 +293,8 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
 
 
 def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
-    """Return value -> _Root for the views that an operator makes. The dict is empty if the base is
-    not dense, or if NumPy does not have the dtype."""
+    """Return a dict that maps values to their `_Root`, for the views that an operator makes. The
+    dict is empty if the base is not dense, or if NumPy does not have the dtype."""
     if step.offsets is None:
         return {}
     base = step.takes[0]

@@ -47,7 +47,7 @@ def weight_gradient(
 
 def _is_done(answer: int) -> bool:
     """Return True if the loop accepted the call. Raises: MemoryError if the loop could not allocate
-    its panels. A convolution by matrix products is no alternative, because it needs even more
+    its panels. The caller does not compute matrix products instead, because they need even more
     memory."""
     if answer < 0:
         raise MemoryError

@@ -17,7 +17,7 @@ _place = library.function("copy_pieces", "place")
 _join = library.function("copy_pieces", "join")
 # The library's functions accept at most _MOST_NUMBERS integers and _MOST_SOURCES source arrays.
 _MOST_NUMBERS, _MOST_SOURCES = 64, 31
-# For fewer bytes than this, NumPy's call is faster.
+# For fewer bytes than this, np.concatenate is faster.
 _SMALL = 1 << 14
 
 

@@ -19,8 +19,8 @@ _copy = library.function("copy", "copy")
 
 
 def fill(dst: np.ndarray, number: complex) -> None:
-    """Set every element of `dst`. The function suppresses NumPy's warnings itself, so call it
-    without `quiet`."""
+    """Set every element of `dst`. The function suppresses NumPy's warnings itself, so callers do
+    not need `quiet.run`."""
     if dst.nbytes >= _SMALL and dst.flags.writeable:
         one = np.empty((), dst.dtype)
         numpys.fill(one, number)

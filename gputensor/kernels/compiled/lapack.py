@@ -18,8 +18,8 @@ import numpy as np
 from ...runtime import blas
 from . import library
 
-# For each dtype character: the first letter of LAPACK's function names, and gputensor's name of the
-# dtype.
+# Maps a dtype character to the first letter of LAPACK's function names, and to gputensor's name of
+# the dtype.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # The library's own loops are several times faster than LAPACK for real matrices with up to _TINY
 # rows and right-hand sides with up to _TINY_COLUMNS columns. See loops/tiny.h.

@@ -73,7 +73,8 @@ def choice() -> Choice:
 def _absent(name: str) -> Any:
     """Raise an error for a name that the library lacks, because the library was built from older
     sources. This is the `__getattr__` of the library's module (PEP 562)."""
-    if name.startswith("__"):  # Tools test whether a module has special names.
+    # Tools look up special names and expect AttributeError for an absent one.
+    if name.startswith("__"):
         raise AttributeError(name)
     raise errors.old_library(name)
 
@@ -137,8 +138,8 @@ def program(
 @cache
 def faces() -> frozenset[str]:
     """Return the families that have a module `<family>.py` in this folder. The module's functions
-    prepare arguments for the library. For other families, callers use the library's functions
-    directly, under NumPy's names.
+    prepare arguments for the library. For other families, the library's functions are called
+    directly. They have the names and the arguments of the functions in `kernels/cpu/<family>.py`.
     """
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
@@ -149,8 +150,8 @@ def reduction(
 ) -> Loop | None:
     """Return the compiled reduction of an operator for these dtypes, or None. It is called as
     `(array, axes, None, out, keepdims)`. given: the dtype of the array. out: the dtype of the
-    result. otherwise: the loop that runs if the compiled one declines a call, as in `bind`. number:
-    a parameter of some operators."""
+    result. otherwise: the loop that runs if the compiled loop declines a call: see `bind`. number:
+    the parameter of an operator that has one, such as the order of a norm."""
     library = choice().library
     if library is None:
         return None
@@ -174,7 +175,7 @@ def function(family: str, name: str) -> Any:
 
 
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled function with the same arguments as `otherwise`, which is a NumPy function.
+    """Return a compiled function with the same arguments as the Python function `otherwise`.
 
     The compiled function returns True. If it declines a call, it calls `otherwise` and returns that
     result. If there is no compiled function, `served` returns `otherwise` itself.

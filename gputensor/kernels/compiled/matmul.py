@@ -21,10 +21,11 @@ from . import copy, library
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Below this number of multiplications per matrix, the library's own loops are faster than BLAS.
 _SMALL = 1 << 15
-# Above this number, OpenBLAS would use its own threads.
+# From this number on, OpenBLAS would use its own threads. The library divides such a product of two
+# matrices among its threads instead.
 _LARGE = 1 << 18
-# From this number of multiplications on, NumPy calls BLAS's matrix-vector function for a matrix
-# with one row or column.
+# Above this number of multiplications, NumPy computes products with one row or one column, because
+# it calls BLAS's matrix-vector function.
 _LONG = 1 << 12
 # From this number of rows on, packing the bf16 second operand costs less than casting it to f32.
 _ROWS_OF_PAIRS = 4
@@ -123,7 +124,8 @@ def _product(
 
 
 def _is_symmetric(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return True if `b` is the transpose of `a`. NumPy computes only half of this product."""
+    """Return True if `b` is a transposed view of `a`. NumPy then computes only half of the
+    product."""
     return (
         a.strides == b.strides[::-1] and a.shape == b.shape[::-1]
         and a.__array_interface__["data"] == b.__array_interface__["data"]
@@ -131,7 +133,7 @@ def _is_symmetric(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _lines(x: np.ndarray) -> np.ndarray:
-    """Return a matrix with dense rows or columns as it is, and a dense copy of another one."""
+    """Return x itself if its rows or columns are dense, otherwise a dense copy."""
     if x.flags.forc or (x.itemsize in x.strides and min(x.strides) > 0):
         return x
     return copy.contiguous(x)

@@ -19,8 +19,8 @@ Loop = Callable[..., Any]
 
 @lru_cache(maxsize=256)
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """Return the loop of an operator. over: for var and std, the divisor of the sum of squares; for
-    norm, its order."""
+    """Return the loop of an operator. over: the divisor of the sum of squares for var and std, the
+    order for norm."""
     loop = numpys.bind(op, given, out, over)
     name = _norm(over) if op == "norm" else op
     if loop is None or given.category != FLOATING and name != "norm2":

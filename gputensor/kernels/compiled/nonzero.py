@@ -53,7 +53,7 @@ def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
 
 
 def _counts(dense: np.ndarray, short: str) -> np.ndarray:
-    """Return the prefix sums of the blocks' numbers of nonzero elements; the last entry is the
+    """Return the prefix sums of the numbers of nonzero elements per block. The last entry is the
     total."""
     counts = np.empty(-(-dense.size // _PER_BLOCK) + 1, np.int64)
     count = function("nonzero", f"count {short}")

@@ -29,8 +29,8 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _neither(ndim: int, of: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scale and the shift for a call without both: a one and a zero, as arrays of one
-    element.
+    """Return a one and a zero, as arrays of one element: the scale and the shift of a call that
+    gives neither.
 
     The arrays are cached, so callers must not write to them.
     """

@@ -31,8 +31,8 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
-    """Write the means of windows to `out`. divisor: if 0, divide by the number of counted
-    elements."""
+    """Write the means of windows to `out`. divisor: the divisor of each sum; 0 stands for the
+    number of counted elements."""
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
@@ -54,9 +54,9 @@ def adaptive_max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, cou
 
 
 def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
-    """Add each element of `grad` to the element of `out` whose index in its plane is in `places`.
-    Return False if the loop declines or an index is out of range. In the latter case the content of
-    `out` is undefined."""
+    """Add each element of `grad` to an element of `out`. `places` contains the index of that
+    element in its plane. Return False if the loop declines or an index is out of range. In the
+    latter case the content of `out` is undefined."""
     arrays = (grad, places, out)
     if not all([x.flags.c_contiguous and x.flags.aligned for x in arrays]):
         return False
@@ -81,8 +81,8 @@ def _index(ndim: int, count: int) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=256)
 def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
-    """Extend window parameters to three spatial dimensions. In the added dimensions, the parameters
-    are `ones`: those of a window of one element."""
+    """Extend window parameters to three spatial dimensions. ones: for each parameter, its value in
+    the added dimensions, where a window has one element."""
     lead = 3 - len(windows[0])
     return tuple([n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)])
 

@@ -22,7 +22,7 @@ Loop = numpys.Loop
 
 _TRUTHS = ("any", "all")
 _EXTREMES = ("amax", "amin")
-# For each item size: a dtype that is twice as wide, so that one element of it stores a pair.
+# Maps an item size to a dtype that is twice as wide. One element of this dtype stores a pair.
 _PAIRS = {1: int16, 2: int32, 4: int64, 8: complex128}
 
 

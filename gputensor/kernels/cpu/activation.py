@@ -107,7 +107,8 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # For -0.0, the formulas may give different signs.
+    # Do not test the sign bit: for x = -0.0, `below` may be 0.0 or NaN.
+    return where(x < 0, below, above, below)
 
 
 def _mish(x: Any) -> Any:

@@ -102,7 +102,8 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
-    # Subtracting C's remainder first makes the division exact, so floor equals truncation.
+    # C's remainder is subtracted first. The division is then exact, so rounding down equals
+    # truncation.
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
@@ -140,8 +141,8 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     return loop_found
 
 
-# From these numbers of elements on, several NumPy ufuncs are faster than one ufunc that calls a C
-# function for each element.
+# If the operands have at least this number of elements together, several NumPy ufuncs are faster
+# than one ufunc that calls a C function for each element.
 _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
 # If an f32 quotient is below this limit, its f64 value has the correct integer part, and the
 # product of this integer and the divisor is exact.
@@ -336,8 +337,8 @@ def _of_one(loop: Loop) -> Loop:
 def _threshold(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Return a loop that selects `grad` where x exceeds the threshold, and 0 elsewhere. A product
-    with a mask would give NaN for infinity times zero."""
+    """Return a loop that selects 0 where x is at most the threshold, and `grad` elsewhere, also
+    where x is NaN. A product with a mask would give NaN for infinity times zero."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)
 

@@ -51,14 +51,14 @@ def converter(src: dtype, dst: dtype) -> Converter | None:
 
 
 def convert(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Return `array` cast to dtype `to` by the rules above, or `array` itself if it has this
-    dtype."""
+    """Return `array` cast to dtype `to` by the rules of Note [Numeric casts], or `array` itself if
+    it has this dtype."""
     found = _CONVERTERS[array.dtype, to]
     return array.astype(to, copy=False) if found is None else found(array)
 
 
 def convert_into(dst: np.ndarray, src: np.ndarray) -> None:
-    """Write `src` into `dst`, cast by the rules above. `src` may be broadcast."""
+    """Write `src` into `dst`, cast by the rules of Note [Numeric casts]. `src` may be broadcast."""
     found = _CONVERTERS[src.dtype, dst.dtype]
     np.copyto(dst, src if found is None else found(src), casting="unsafe")
 
@@ -87,8 +87,8 @@ def readable(array: np.ndarray) -> np.ndarray:
 
 
 def wrap(value: complex, to: np.dtype) -> int:
-    """Return a Python number as an int. It is truncated and wrapped to the range of integer dtype
-    `to`."""
+    """Truncate a Python number and wrap it to the range of the integer dtype `to`. Return an
+    int."""
     if isinstance(value, (float, complex)):
         value = _truncate(value.real, to)
     bits = 8 * to.itemsize
@@ -136,7 +136,7 @@ def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
     """
     if array.size == 0:
         return np.empty_like(array, to)
-    # If an element is NaN, both bounds are NaN and the comparisons are false.
+    # If an element is NaN, `low` and `high` are NaN, so all comparisons below are false.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
         return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD.
@@ -152,7 +152,8 @@ def _float_to_uint64(array: np.ndarray) -> np.ndarray:
     whole = _float_to_integer(array, _uint64)
     large = (array >= _TWO_63) & (array < _TWO_64)
     if large.any():
-        # Both steps are exact, because floats of this size are multiples of 2^11.
+        # The subtraction and the addition are exact, because floats of this size are multiples of
+        # 2^11.
         whole[large] = (array[large] - _TWO_63).astype(_uint64) + _uint64.type(2**63)
     return whole
 

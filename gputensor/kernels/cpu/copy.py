@@ -14,8 +14,8 @@ OPS = ("copy", "pack")  # copy_pack.py implements "pack".
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
-    """Write `src` into `dst`. The function suppresses NumPy's warnings itself: call it without
-    `quiet`."""
+    """Write `src` into `dst`. The function suppresses NumPy's warnings itself, so callers do not
+    need `quiet.run`."""
     if dst.dtype == src.dtype:
         np.copyto(dst, src)
     else:

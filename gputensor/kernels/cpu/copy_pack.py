@@ -19,8 +19,8 @@ def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) 
     """Write `src`, scaled and shifted per channel, into `dst`. Both arrays have the sizes (N, C, …)
     and share no memory.
 
-    scale, bias: one number per channel. The function suppresses NumPy's warnings itself: call it
-    without `quiet`.
+    scale, bias: one number per channel. The function suppresses NumPy's warnings itself, so callers
+    do not need `quiet.run`.
     """
     compute = np.dtype(np.float64 if _float64 in (dst.dtype, src.dtype) else np.float32)
     shape = (-1, *(1,) * (dst.ndim - 2))

@@ -15,8 +15,8 @@ _FITS = 65000
 
 
 def fill(dst: np.ndarray, number: complex) -> None:
-    """Set every element of `dst`. The function suppresses NumPy's warnings itself: call it without
-    `quiet`."""
+    """Set every element of `dst`. The function suppresses NumPy's warnings itself, so callers do
+    not need `quiet.run`."""
     kind = dst.dtype.kind
     if kind == "f" and not isinstance(number, complex) and -_FITS < number < _FITS:
         dst.fill(number)

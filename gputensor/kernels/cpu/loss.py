@@ -20,8 +20,8 @@ def nll_loss(
     x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
     out: np.ndarray, total: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write the loss and the sum of the weights. Classes are dimension 1 of x, or its only
-    dimension."""
+    """Write the loss to `out`, and the sum of the weights to `total`. The classes are dimension 1
+    of x, or dimension 0 of a 1-d x."""
     x = x if x.ndim > 1 else x[None]
     index, kept = _classes("nll_loss", target, x, ignore_index)
     compute = _wide(x.dtype)

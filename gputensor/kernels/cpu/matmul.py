@@ -21,8 +21,8 @@ dot = np.ndarray.dot
 
 
 def uses_threads(m: int, n: int, k: int) -> bool:
-    """Return True if `mm` may divide the product of matrices (m, k) and (k, n) among threads:
-    never, if there are no compiled loops."""
+    """Return False: without compiled loops, `mm` never divides the product of matrices (m, k) and
+    (k, n) among threads."""
     return False
 
 
@@ -42,8 +42,8 @@ def addmm(
     product: Callable[..., np.ndarray] = mm,
 ) -> np.ndarray:  # fmt: skip
     """Write beta * self + alpha * (a @ b) to `out` and return `out`, which may be `self`. If beta
-    is 0, `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a
-    function with the arguments of `mm`."""
+    is 0, `self` is not read. f16 and bf16 operands are scaled and added in f32, and the sum is
+    rounded once. product: a function with the arguments of `mm`."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
         wide = np.dtype(np.float32) if is_half else out.dtype
@@ -97,10 +97,10 @@ _LARGE = 1 << 18
 
 
 # OpenBLAS packs all rows of the first operand, some hundred columns at a time, and does not release
-# the memory: 22 MB per thread for 33,278 rows, as in the weight gradient of an output layer with
-# one row per word of a vocabulary. A product is therefore divided into blocks of at least _ROWS
-# rows, which halves the memory in this example. A block ends with a wait for all threads, so
-# products with fewer than _WORK multiplications per row are not divided.
+# the memory of the packed rows: 22 MB per thread for 33,278 rows, as in the weight gradient of an
+# output layer with one row per word of a vocabulary. A product is therefore divided into blocks of
+# at least _ROWS rows, which halves the memory in this example. All threads wait at the end of a
+# block, so products with fewer than _WORK multiplications per row are not divided.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 

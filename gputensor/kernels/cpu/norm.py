@@ -93,7 +93,8 @@ def _normal(
     x: np.ndarray, axes: Any, eps: float, is_centered: bool = True
 ) -> tuple[Any, Any, Any, Any]:
     """Return x normalised to mean 0 and variance 1, its mean, its variance, and the reciprocal of
-    its standard deviation. If not is_centered, 0 replaces the mean."""
+    its standard deviation. If is_centered is False, subtract no mean, and return None as the
+    mean."""
     given = wide(x)
     mean = given.mean(axes, keepdims=True) if is_centered else None
     found = given if mean is None else given - mean
@@ -112,8 +113,8 @@ def _backward(
     axes: Any, rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
     """Write the gradients of x, weight and bias. axes: the axes of the statistics; empty if the
-    statistics do not depend on x. rows: the axes along which a weight is shared. mean: None if it
-    was not subtracted."""
+    statistics do not depend on x. rows: the axes along which a weight is shared. mean: None if no
+    mean was subtracted."""
     grad, centered = wide(grad), wide(x) if mean is None else wide(x) - mean
     normal = centered * rstd
     if of_x is not None:

@@ -17,7 +17,7 @@ def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray
 
 
 def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first k elements in their order: (values, places), each (rows, k)."""
+    """Return the first k elements of each row in sorted order: (values, places), each (rows, k)."""
     keys = x.astype(np.float32) if x.dtype.kind == "V" else x  # bfloat16
     order = np.argsort(keys[:, ::-1] if descending else keys, 1, kind="stable")
     places = x.shape[1] - 1 - order[:, ::-1] if descending else order

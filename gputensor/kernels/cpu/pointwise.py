@@ -41,9 +41,9 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Bind a ufunc whose result has the common dtype. A Python number among f16 or bf16 operands is
-    an f32. Source:
-    aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
+    """Bind a ufunc whose result has the common dtype. If the other operand is f16 or bf16, a Python
+    number is an f32. Source: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp,
+    binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
     if position is None:
         return typed(ufunc, inputs, common, common, out)
@@ -71,7 +71,7 @@ _MANY = 512
 
 def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop:
     """Return a loop that computes the same as `loop` but is faster for `numel` elements of 16-bit
-    operands. Return `loop` itself if there is none."""
+    operands. Return `loop` itself if no loop is faster."""
     arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
@@ -139,8 +139,8 @@ _INFINITE = 0x7C00
 
 
 def _in_order(bits: np.ndarray) -> np.ndarray:
-    """Map the bits of f16 to integers in the order of the values. The function is its own
-    inverse."""
+    """Map the bits of f16 numbers to integers that have the order of the numbers. The function is
+    its own inverse."""
     keys: np.ndarray = np.right_shift(np.atleast_1d(bits), 15)
     np.bitwise_and(keys, 0x7FFF, keys)
     np.bitwise_xor(keys, bits, keys)
@@ -240,8 +240,8 @@ def _wide(of: Input) -> Input:
 def computed(
     function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Make the loop `(*inputs, *params, out)` from a function of arrays. It is for families in
-    which the time of a call matters less.
+    """Make the loop `(*inputs, *params, out)` from a function of arrays. Such a loop takes more
+    time per call than a bare ufunc.
 
     The function receives all inputs in the common dtype (f16 and bf16 in f32), and numbers and
     params as scalars of that dtype. It returns a new array, which is rounded once. 0-d arrays are
@@ -293,8 +293,8 @@ def computed(
 
 
 def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
-    """Return a function that converts numbers to scalars. It caches the last scalar, because
-    repeated calls often pass the same number."""
+    """Return a function that converts numbers to scalars. The function caches the last scalar,
+    because repeated calls often pass the same number."""
     last: tuple[Any, Any] = (None, None)
 
     def enter(x: Any) -> Any:

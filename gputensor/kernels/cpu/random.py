@@ -23,8 +23,8 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# By NumPy's (kind, itemsize): the number of low bits of the random word to drop, and the factor for
-# the remaining bits. The kind of bfloat16 is V.
+# Maps NumPy's (kind, itemsize) to the number of low bits of the random word to drop, and to the
+# factor for the remaining bits. The kind of bfloat16 is V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),

@@ -119,7 +119,8 @@ def _mean(compute: np.dtype, to: np.dtype) -> Loop:
 
 
 def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, keepdims: bool) -> Any:
-    """Sum like np.add.reduce, but divide long chains of consecutive additions into runs."""
+    """Return the sum, as np.add.reduce does. Where np.add.reduce would add more than CHAIN elements
+    one after another, first replace each group of CHAIN elements by its sum."""
     if compute.kind in "fc":
         while array.size > CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
@@ -153,7 +154,7 @@ def _longest(
 
 
 def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray:
-    """Add up each group of `CHAIN` neighbours along `axis`."""
+    """Return the sum of each group of `CHAIN` neighbouring elements along `axis`."""
     whole, rest = divmod(array.shape[axis], CHAIN)
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     lead = (slice(None),) * axis

@@ -18,7 +18,7 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# After each group of this many steps of a recurrence, the loop ends if all values are NaN.
+# After every _STRIDE steps of a recurrence, the loop ends if all values are NaN.
 _STRIDE = 64
 # Polynomials of a higher degree are not computed, as in include/math/special.cuh.
 _HIGHEST = 2**20
@@ -111,8 +111,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """Return SciPy's zeta, extended to q < 0. There the function is defined for integer x: terms of
-    its series are added until q is positive.
+    """Return SciPy's zeta, extended to q < 0. For q < 0 the function is defined only for integer x.
+    Terms of the series are then added until q is positive.
     """
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:

@@ -36,16 +36,16 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
-    """Replace NaN and infinities by the scalars. For complex numbers, the real parts of the scalars
-    replace them in each part."""
+    """Replace NaN and infinities by the scalars. In complex numbers, real and imaginary parts are
+    replaced separately, by the real parts of the scalars."""
     if np.isfinite(x).all():
         return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
 def _is_one(value: Any) -> bool:
-    """Return True for a real factor of 1, with which a product can be skipped. A product with
-    complex 1 is computed, because it turns infinities into NaN."""
+    """Return True if the factor is a real 1, so that the product can be skipped. A product with a
+    complex 1 cannot be skipped, because it turns infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 

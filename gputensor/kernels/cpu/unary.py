@@ -137,7 +137,7 @@ def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Make the loop of relu: the larger of each element and a zero of the operand's dtype."""
+    """Make the loop of relu, max(x, 0), where 0 has the operand's dtype."""
     result = out if inputs[0] is common else inputs[0]
     larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
@@ -225,7 +225,8 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# If the operand's dtype has a lower category than the one listed here, the operator only copies.
+# Maps an operator to a category. If the category of the operand's dtype is lower, the operator only
+# copies.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

@@ -22,8 +22,8 @@ ENTRY = "argreduce_chain"
 
 
 class ChainArgReduce:
-    """The launch that finds extremes. If rows are divided into segments, a second launch combines
-    the segments' results.
+    """The launches of a chain that ends in argmax, argmin, max or min: one launch, or two if rows
+    are divided into segments. The second launch combines the segments' results.
 
     plain: the launches of the search without the chain. walks: stride bytes of the indices, the
     values and the inputs over the rows. along: stride bytes of the inputs along a row.
@@ -60,8 +60,8 @@ class ChainArgReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """Find the extremes. operands: the address of the values, or 0, followed by the addresses
-        of the indices and the inputs."""
+        """Launch the kernels. operands: the address of the values (0 if no values are written),
+        followed by the addresses of the indices and of the inputs."""
         values, out, *inputs = operands
         scalars = tuple(scalars)
         if self.last is None:
@@ -77,8 +77,9 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], shape: Sizes, n_reduced: int,
     strides: list[Sizes],
 ) -> ChainArgReduce | None:  # fmt: skip
-    """Return a ChainArgReduce, or None if one kernel cannot take all operands. strides: stride
-    bytes of indices, values and inputs over `shape`, whose first n_reduced dimensions are searched.
+    """Return a ChainArgReduce, or None if one kernel does not support all operands. strides: the
+    strides in bytes of the indices, the values and the inputs over `shape`. The first n_reduced
+    dimensions of `shape` are reduced.
     """
     if type(plain) is not ArgReduce or n_reduced > 1:
         return None

@@ -18,8 +18,8 @@ _POINTERS, _ALONG, _WALK = Struct("<4Q").pack, Struct("<q").pack, Struct("<8I4I"
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a search to the plan of a reduction over one dimension. Return callable(device_index,
-    pointers).
+    """Bind argmax, argmin, max or min to the plan of a reduction over one dimension. Return
+    callable(device_index, pointers).
 
     The pointers are: the indices, in the plan's output layout; for max and min also the values, in
     the same layout; then the input.
@@ -46,7 +46,7 @@ def _values(indices: Sizes, types: Any) -> Sizes:
 
 
 class ArgReduce(launch.SegmentedRows):
-    """The launches of a search over one layout."""
+    """The launches of argmax, argmin, max or min over one layout."""
 
     __slots__ = ("op", "along")
     family = "argreduce"

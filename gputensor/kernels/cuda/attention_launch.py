@@ -15,7 +15,7 @@ from .launch import THREADS
 
 # The number of queries, and the number of keys, per block; SIDE in attention.cu.
 SIDE = 64
-WIDTHS = (32, 64, 128)  # For each variant: the maximum number of elements of a row.
+WIDTHS = (32, 64, 128)  # Each variant supports rows of up to this number of elements.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
@@ -76,7 +76,7 @@ class Attention(NamedTuple):
         if kind == 2 and self.mask is not float32:
             kind = 3
         seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
-        # A Place is the seed's address in a graph: see Note [Random numbers of a graph].
+        # In a graph, the seed is a Place, an address: see Note [Random numbers of a graph].
         of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
         return b"".join((*packed, numbers.pair(seed, block))) + _REST(
             limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,
@@ -101,6 +101,6 @@ def define(of: dtype, width: int) -> variants.Defines:
 
 
 def listed() -> list[tuple[str, variants.Defines]]:
-    """Return all entries of the kernels with their variants."""
+    """Return (entry, defines) for each variant of each kernel."""
     entries = ("attention_forward", "attention_queries", "attention_keys")
     return [(entry, define(of, width)) for entry in entries for of in DTYPES for width in WIDTHS]

@@ -27,9 +27,8 @@ Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """Return packers that pack a step's numbers into its slots, in the same way as for a call of
-    the operator alone. sources: the indices of the call's scalars that fill the slots, in the order
-    of the step's numbers."""
+    """Return a packer for each number of a step. A number is packed as in a call of the step's
+    operator alone. sources: for each number, its index among the scalars of the call."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
@@ -42,8 +41,8 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
 
 
 def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
-    """Return packers for random numbers. source: the index of the scalar (seed, counter, first,
-    second) among the call's scalars."""
+    """Return packers for the parameters of random numbers. source: the index of the tuple (seed,
+    counter, first, second) among the scalars of the call."""
     pair = random_launch.packer(op)
     return [
         (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),
@@ -52,8 +51,9 @@ def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
 
 
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
-    """Bind a chain to a layout. Return callable(device_index, pointers, scalars), or None if the
-    parameters are too long. layout: as in pointwise_launch, without numbers."""
+    """Bind a chain to a layout. Return callable(device_index, pointers, scalars), or None if there
+    are too many dimensions or too many parameters. layout: as in pointwise_launch, but all operands
+    are tensors."""
     shape, strides = layout.shape or (1,), [s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
         return launch.EmptyLaunch()

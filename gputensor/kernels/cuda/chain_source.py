@@ -71,8 +71,8 @@ class Body(NamedTuple):
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """Return the full source of a chain with the kernels of `file`. families: further files, whose
-    parts before the body are included too."""
+    """Return the full source of a chain with the kernels of `file`. families: further families; the
+    parts of their `.cu` files before the line module.BODY are included too."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
@@ -133,7 +133,8 @@ def epilogue(body: Body) -> str:
 
 
 def _drawing(made: Drawn, j: int) -> list[str]:
-    """Return the source lines of the function that computes input j."""
+    """Return the source lines of the function that computes input j, which consists of random
+    numbers."""
     of, word, slot = variants.storage(made.of), variants.random_scalar(made.of), made.slot
     bits = f"random_block(n[{slot}].low, n[{slot}].high, block)"
     call = f"{made.op}::of<{word}>({bits}, lane, n[{slot + 1}])"

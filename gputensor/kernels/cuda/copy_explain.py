@@ -15,8 +15,9 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`; str() draws a diagram. walk, plan: those of the first launch,
-    because the launches of a large copy are similar. gpu: the GPU for which the copy is planned."""
+    """The result of `explain`; str() draws a diagram. walk, plan: the walk and the plan of the
+    first launch; all launches of a large copy are similar. gpu: the GPU for which the copy is
+    planned."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 

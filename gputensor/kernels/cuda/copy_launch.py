@@ -118,9 +118,9 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: the parameters after the pointers. counted_shared_bytes: the
-    shared memory of all resident blocks of a multiprocessor, if the plan assumes a number of
-    resident blocks; otherwise 0."""
+    """The launch of one kernel for one walk. tail: the parameters after the pointers.
+    counted_shared_bytes: the shared memory of all resident blocks of a multiprocessor, if the plan
+    assumes a number of resident blocks; otherwise 0."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
@@ -198,8 +198,8 @@ def launch_of(
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
-    """Return the defines SRC and DST: unsigned words if both types are equal, otherwise the
-    types."""
+    """Return the defines SRC and DST: an unsigned word if elements are copied unchanged, otherwise
+    the operands' types."""
     if not walk.is_cast:
         word = variants.WORDS[walk.dst_bytes]
         return {"SRC": word, "DST": word}

@@ -268,8 +268,8 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # A run of src counts with twice its length, because bytes that are loaded after its end stay in
-    # the cache and serve the next run.
+    # The length of src's run is doubled: bytes that are loaded after the end of a run stay in the
+    # cache, and the next run uses them.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -328,8 +328,9 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """Return the number of passes that the busiest memory bank needs for one access of a warp. An
-    access covers 32 lanes if each lane reads at most four bytes, otherwise 128 bytes."""
+    """Return the number of passes that the busiest memory bank needs for one access of a warp. One
+    access serves all 32 lanes if each lane reads at most four bytes. Otherwise it serves as many
+    lanes as read 128 bytes together."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:

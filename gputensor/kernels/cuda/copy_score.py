@@ -47,14 +47,14 @@ SCATTERED_TILE = 4096
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-# Rows of at least this length are divided among blocks. Each thread then divides once, instead of
-# once per unit.
+# Rows of at least this length are divided among blocks. A thread then computes one integer
+# division, instead of one for each unit.
 LONG_ROW_BYTES = 2048
 # Rows of fewer bytes are copied without shifted accesses.
 SHIFTED_FROM_BYTES = 512
 # Shifted accesses are used if aligned accesses would have fewer bytes than this.
 SHIFTED_BELOW = 4
-REPEATS_PER_BLOCK = 16  # An element that repeats is loaded once for at most this number of stores.
+REPEATS_PER_BLOCK = 16  # A repeated element is loaded once for up to this number of stores.
 
 # --- TILE -----------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ TILE_SQUARE_BYTES = 128
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
 # The larger tile is used only if it gives at least this many waves of blocks.
 TILE_WAVES = 2
-# Neighbouring blocks cover this number of columns of tiles.
+# Blocks process tiles in groups of this number of adjacent tile columns.
 TILE_GROUP = 8
 # Of all tiles whose share of busy threads is at least this fraction of the best share, the largest
 # is used.
@@ -85,8 +85,8 @@ TILE_WASTE, PACK_WASTE = 1.7, 0.5
 # --- PACK -----------------------------------------------------------------------------------------
 
 # (elements per thread, threads) by the size of the wider item. PACK_WIDE: both sides move words or
-# more (16 bytes for items of four bytes and more). The second table: all other cases. Offsets of
-# elements are kept in registers.
+# more (16 bytes for items of four bytes and more). PACK_NARROW: all other cases. A thread keeps the
+# offsets of its elements in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 # Lengths of dst's run to try, in bytes. src's run is the longest that still fits.

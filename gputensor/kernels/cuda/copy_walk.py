@@ -66,7 +66,7 @@ class Walk:
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:
-    """Return the walk of a layout (see launch.py). dst_low, src_low: the addresses modulo 16.
+    """Return the walk of a layout (see binding.py). dst_low, src_low: the addresses modulo 16.
     stride_bytes[2], if present, is the stride of an f32 table with one entry per channel."""
     dst, src = layout.stride_bytes[:2]
     channel = layout.stride_bytes[2] if len(layout.stride_bytes) > 2 else None

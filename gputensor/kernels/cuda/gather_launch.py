@@ -10,8 +10,8 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# For each maximum number of dimensions: the maximum number of index tensors in one launch. The
-# parameters must fit into 4 KiB.
+# Maps the maximum number of dimensions of a variant to its maximum number of index tensors. The
+# parameters of a launch must fit into 4 KiB.
 MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 

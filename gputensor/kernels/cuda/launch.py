@@ -175,8 +175,7 @@ class EmptyLaunch:
 
 class Queued:
     """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
-    variant. runs: for each device, entry and number of blocks, a function that launches the
-    kernel."""
+    variant. runs: maps (device, entry, number of blocks) to a function that launches the kernel."""
 
     __slots__ = ("defines", "runs")
 
@@ -242,7 +241,8 @@ class SegmentedRows(Queued):
         self.segments = -(-count // self.per_segment)
 
     def numbered(self, device_index: int, operands: Operands, scalars: Operands) -> Straight | None:
-        """Return the parts of a launch that needs no workspace: see the function `numbered`."""
+        """Return the parts of the launch: see the function `numbered`. Return None if the launch
+        needs a workspace."""
         if self.segments > 1:
             return None
         # The pointers are: the first result, the second result (0 if there is none), the input, and
@@ -258,8 +258,8 @@ class SegmentedRows(Queued):
 
 
 def straight(launch: Any, device_index: int) -> Straight:
-    """Return the parts of a launch, for calls with aligned tensors and numbers. The caller runs the
-    parts itself, which avoids Python frames."""
+    """Return the parts of a launch: see `Straight`. They serve calls whose operands are aligned
+    tensors or numbers. The caller runs the parts itself, which saves Python frames."""
     in_parts = getattr(launch, "straight", None)
     if in_parts is not None:
         found: Straight = in_parts(device_index)
@@ -276,8 +276,8 @@ def whole(launch: Any, device_index: int) -> Straight:
 def numbered(
     launch: Any, device_index: int, operands: Operands, scalars: Operands = ()
 ) -> Straight:
-    """Return the parts of a launch over aligned tensors whose numbers are the same in each call, so
-    that they are packed only once. operands: the numbers, and None for each tensor."""
+    """Return the parts of a launch over aligned tensors and fixed numbers. The numbers are packed
+    only once. operands: the numbers, and None for each tensor."""
     in_parts = getattr(launch, "numbered", None)
     found: Straight | None = in_parts and in_parts(device_index, operands, scalars)
     if found is not None:
@@ -296,8 +296,8 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """Return a function that packs pointers, followed by its last argument: bytes with the length
-    of `tail`."""
+    """Return a function of (*pointers, bytes) that packs the pointers, followed by the bytes. The
+    bytes must be as long as `tail`."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
@@ -380,7 +380,7 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
     """Return the launch over all rows, split as in `split`. `one(op, dtype, count, along, strides,
-    sizes)` makes the launch over one part of the rows, which has these sizes.
+    sizes)` makes the launch over one part of the rows. sizes: the sizes of the part.
 
     count: the elements of a row. along: stride bytes of the operands along a row. strides: their
     stride bytes over the rows.

@@ -26,7 +26,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class NllLoss:
-    """The launches over one layout; sums of more than PER_BLOCK rows need two."""
+    """The launches over one layout. A sum over more than PER_BLOCK rows needs two launches."""
 
     __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks", "runs")
     op: str

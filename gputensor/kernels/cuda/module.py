@@ -39,8 +39,8 @@ def _of_file(family: str) -> str:
 
 
 def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
-    """Return the text of a chain: for each of `families` and for `file` the part before the body,
-    then the functor, then the body of `file`."""
+    """Return the text of a chain: the parts before BODY of the families' files and of `file`,
+    followed by the functor and the part of `file` from BODY on."""
     inliner = _Inliner()
     heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
     rest = inliner.lines(file)

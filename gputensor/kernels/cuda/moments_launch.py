@@ -22,7 +22,8 @@ _ENDING = Struct("<QQd4I").pack
 
 
 class _Loop(NamedTuple):
-    """The functor that computes an operator, and its results."""
+    """The functor that computes an operator. has_root: the result is a square root. has_mean: the
+    mean is a second result."""
 
     functor: str
     has_root: bool = False
@@ -70,7 +71,7 @@ class _Stage(Stage):
 
 class Moments:
     """The reduction of one part of the outputs: stages that read the input and, if there are
-    several segments, a last stage that merges their states."""
+    several segments, a last stage that merges the segments' states."""
 
     __slots__ = (
         "op", "stages", "last", "workspace_bytes", "segments", "over", "has_mean", "runs",
@@ -94,7 +95,7 @@ class Moments:
         self.has_mean: bool = loop.has_mean
         # The keys are (stage, device).
         self.runs: dict[Any, Callable[[bytes], None]] = {}
-        # Each launch is (byte offset in the input, number of its first segment, stage).
+        # Each launch is (byte offset in the input, index of its first segment, stage).
         self.stages: list[tuple[int, int, _Stage]] = []
         self.segments = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
@@ -110,7 +111,8 @@ class Moments:
         self.last: _Stage | None = None
         self.workspace_bytes = 0
         if self.segments > 1:
-            # A state has one number of the dtype, and a count and a sum of the real dtype.
+            # The state of a segment is a number of the input's dtype, and a count and a sum of the
+            # corresponding real dtype.
             state = max(in_dtype.to_real.itemsize, 4) * (4 if in_dtype.is_complex else 3)
             self.workspace_bytes = state * self.segments * product(kept)
             self.last = _Stage(

@@ -153,5 +153,5 @@ def define(of: dtype) -> variants.Defines:
 
 
 def listed() -> list[tuple[str, variants.Defines]]:
-    """Return all entries of the kernels with their variants."""
+    """Return (entry, defines) for each variant of each kernel."""
     return [(entry, define(of)) for entry in ENTRIES for of in DTYPES]

@@ -25,8 +25,8 @@ from .copy_score import SMALL_BYTES
 from .division import divider
 from .launch import Operands
 
-# For each family, the number of inputs and the number of scalars. Each of them has a value slot in
-# the parameters. Families whose functors declare their arguments are not listed.
+# Maps a family to (number of inputs, number of scalars). Each input and each scalar has a value
+# slot in the parameters. Families whose functors declare their arguments are not listed.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
@@ -41,7 +41,7 @@ _TURNED = Struct("<II4I4Iii").pack
 
 
 def slots(family: str, op: str) -> tuple[int, int]:
-    """Return the numbers of inputs and of scalars in a call."""
+    """Return the number of inputs and the number of scalars of a call."""
     return _INPUTS.get(family) or variants.takes(family)[op]
 
 
@@ -91,7 +91,7 @@ class Scaled:
 
 
 class Contiguous(launch.Launch):
-    """The launch over operands, each of which is one dense run or a number.
+    """A launch whose operands are dense runs or numbers.
 
     per_thread: the number of elements of a thread. given: a mask of the value slots that numbers
     among the operands fill.
@@ -220,7 +220,8 @@ def of_plan(
     family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
     walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
 ) -> launch.Launch:  # fmt: skip
-    """Make the launch of a plan for any source text. entry: the entry's name without its layout."""
+    """Make the launch of a plan for the source text `family`. entry: the entry's name without the
+    suffix for the layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -401,7 +402,7 @@ def _itemsize(scalar: str) -> int:
 def packers_of(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
-    """Return the value slots that a call fills, with their packers: see `packers` in
+    """Return (slot, source, packer) for each value slot that a call fills: see `packers` in
     launch.Launch."""
     n_inputs, n_scalars = slots(family, op)
     if family == "fill":

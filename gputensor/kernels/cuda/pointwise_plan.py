@@ -22,7 +22,7 @@ FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # The minimum length of a row of `out` in bytes: one sector.
 ROW_BYTES = 32
 # Tiles are used if both dimensions have at least TURNED_SIDE_BYTES, if the largest operand has at
-# least TURNED_BYTES, and if elements exist for at least the share TURNED_USED of the tiles' area.
+# least TURNED_BYTES, and if at least the share TURNED_USED of the tiles' area contains elements.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is divided into pieces, one per block, if at least this share of the blocks' threads has
 # work.
@@ -208,8 +208,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the number of units per thread, from 1 to `most`. It is the largest for which at least
-    three quarters of the units of all threads are rows of the tensor, not past its end."""
+    """Return the number of rows per thread: the largest power of two, at most `most`, for which at
+    least three quarters of the rows that the threads cover exist."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 

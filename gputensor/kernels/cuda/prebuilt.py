@@ -17,8 +17,8 @@ from . import attention_launch, binding, copy_launch, module, norm_launch, varia
 
 Variant = tuple[str, str, variants.Defines]  # A variant is (text, entry, defines).
 
-# The side length of the planned planes. They are larger than any tile, but small enough for one
-# launch.
+# Copies are planned for square matrices of this side length. The matrices are larger than any tile,
+# but small enough for one launch.
 _SIDE = 4096
 _MOVED = (uint8, float16, float32, float64, complex128)
 _CASTS = (
@@ -44,8 +44,8 @@ def copies() -> Iterator[Variant]:
 
 
 def pointwise() -> Iterator[Variant]:
-    """Yield the variants of arithmetic in the usual dtypes whose second operand is a row, a column
-    or a transposed matrix."""
+    """Yield the variants of arithmetic in the usual dtypes, with a row, a column and a transposed
+    matrix as the second operand."""
     for of in (float32, float16, bfloat16):
         size, pitch = of.itemsize, _SIDE * of.itemsize
         dense = size, pitch
@@ -77,8 +77,7 @@ def text_of(variant: Variant) -> str:
 
 
 def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
-    """Yield pairs: a bound copy, and the two addresses modulo 16 for which the copy is to be
-    planned."""
+    """Yield pairs of a bound copy and the two addresses modulo 16 for which the copy is planned."""
     for of in _MOVED:
         size = of.itemsize
         plane = ((_SIDE * size, size), (size, _SIDE * size))

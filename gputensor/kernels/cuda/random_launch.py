@@ -14,7 +14,7 @@ from .launch import Operands
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
 _BY_PLACE = (1).to_bytes(4, "little")
-_WORD = (1 << 64) - 1  # Counters wrap around, as in numbers.pair.
+_WORD = (1 << 64) - 1  # Counters wrap around at 64 bits, as in numbers.pair.
 _COUNTED = ("bernoulli", "integers")  # These distributions have integer parameters.
 
 

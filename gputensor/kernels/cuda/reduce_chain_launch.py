@@ -169,8 +169,8 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Return the Walks of the reduction of the workspace, which contains one partial result for
-    each segment and output."""
+    """Return the Walks for the reduction of the workspace. The workspace contains one partial
+    result for each segment and output."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
     strides, step = [], row_bytes // outputs
@@ -190,8 +190,8 @@ def _text(body: Body, after: Epilogue | None) -> str:
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
-    """Return the largest number of elements of an access for which the accesses to all units of an
-    operand are aligned."""
+    """Return the number of elements of one access to an operand: the largest for which the accesses
+    to all units are aligned."""
     width = min(pack, PACK_BYTES // itemsize)
     while width > 1 and any([s % (width * itemsize) for s in strides]):
         width //= 2

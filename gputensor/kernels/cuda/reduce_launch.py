@@ -19,14 +19,14 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# _PER_LANE: the number of units per lane above which another lane is added. _PER_SEGMENT: the
-# minimum number of units per lane in a segment. A lane thus loads its units in one or two groups of
-# simultaneous loads.
+# _PER_LANE: the number of lanes per output is doubled until a lane has at most this number of
+# units, or the block has no more lanes. _PER_SEGMENT: the minimum number of units per lane in a
+# segment. A lane thus loads its units in one or two groups of simultaneous loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: the operator that combines partial results, if it is not the operator that computed them.
-# RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one segment,
-# otherwise partial results.
+# _ENDS: maps an operator to the operator that combines its partial results, if that is a different
+# operator. RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one
+# segment, otherwise partial results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack

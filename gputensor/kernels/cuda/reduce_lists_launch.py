@@ -20,8 +20,8 @@ from .chain_launch import MAX_PARAMS_BYTES
 from .chain_source import Body
 
 ENTRY = "reduce_lists"
-# The maximum number of tensors per launch. Each takes 16 bytes for addresses and 16 bytes for
-# numbers.
+# The maximum number of tensors per launch. The parameters of a tensor take 16 bytes for addresses
+# and 16 bytes for numbers.
 MOST = (MAX_PARAMS_BYTES - 16 - 16) // 32
 _PACK = Struct(f"<{2 * MOST}Q{4 * MOST + 1}IIi4x").pack
 _OF_NAME = {variants.storage(d): d for d in STORED}
@@ -72,7 +72,8 @@ class _Stage(launch.Queued):
 
 class Lists:
     """The reduction `op` of a chain, applied to each tensor of a list. body: the chain, with one
-    input and one result. The reduction returns numbers of the dtype of this result."""
+    input and one result. The numbers that the reduction returns have the dtype of the chain's
+    result."""
 
     __slots__ = ("op", "of", "first", "last", "partial_bytes", "_alone")
 

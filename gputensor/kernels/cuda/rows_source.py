@@ -15,10 +15,10 @@ from .chain_source import Body
 
 
 class Reduction(NamedTuple):
-    """A pass that reduces. body: computes the reduced operand from the inputs and earlier results.
-    op: a functor of reduce.cu. scalar: the operand's type. name: a comment in the source.
-    is_softmax: op is a functor of softmax.cu, with two results of dtype `out`: the largest element
-    and the sum.
+    """A pass that reduces. body: the chain that computes the operand of the reduction from the
+    inputs and earlier results. op: a functor of reduce.cu. scalar: the operand's type. name: a
+    comment in the source. is_softmax: op is a functor of softmax.cu, with two results of dtype
+    `out`: the largest element and the sum.
     """
 
     body: Body

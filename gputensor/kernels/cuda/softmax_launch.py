@@ -17,7 +17,8 @@ from .launch import THREADS
 # softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# The number of elements of a strided row for which one lane is added.
+# The number of lanes per strided row is doubled until a lane has at most this number of elements,
+# or the block has no more lanes.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 

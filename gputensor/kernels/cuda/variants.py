@@ -249,8 +249,8 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Return the distributions that can fill integers and bools. They are marked `// whole` in
-    random.cu."""
+    """Return the distributions that can fill integer and bool tensors. They are marked `// whole`
+    in random.cu."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 

@@ -18,6 +18,6 @@ Sizes: TypeAlias = int | Sequence[int | None] | None
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str
 
-# A function without the decorator `declares` calls `_refuse` in an `except` clause. If no error
-# occurs, the `try` costs nothing.
+# Functions without the decorator `declares` call `_refuse` in an `except` clause, because a `try`
+# costs nothing if no error occurs.
 _refuse: Callable[..., Tensor] = refuse

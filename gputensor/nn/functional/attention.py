@@ -122,8 +122,8 @@ def _projections(
     given: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], bias: Tensor | None,
     is_separate: bool,
 ) -> Sequence[Tensor]:  # fmt: skip
-    """Project query, key and value. given: contains only the query if all three are one tensor.
-    weights: the common weight, then the weight of each projection."""
+    """Project query, key and value. given: query, key and value, or only the query if all three are
+    one tensor. weights: the common weight, then the separate weights of query, key and value."""
     whole, *separate = weights
     if is_separate:
         for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate):

@@ -271,7 +271,7 @@ def multi_margin_loss(
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Return the sum of max(0, margin - input[target] + input[other])**p over the other classes,
-    divided by C.
+    divided by the number of classes C.
 
     Args:
         input: (C) or (N, C). target: classes, () or (N), int64.

@@ -132,7 +132,7 @@ def upsample(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Call `interpolate`. `upsample` is the older name of this function."""
+    """Call `interpolate`. The function `upsample` is PyTorch's older name of `interpolate`."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 

@@ -104,7 +104,7 @@ class MultiheadAttention(Module):
         swaps = self.batch_first and query.ndim == 3
         if swaps:
             # If one tensor is given as several arguments, it stays one object. One product then
-            # computes all its projections.
+            # computes all projections.
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         made, weights = F.multi_head_attention_forward(

@@ -97,7 +97,7 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules. It has no forward of its own."""
+    """A list of modules. It has no `forward`."""
 
     def __init__(self, modules: Iterable[Module | None] | None = None) -> None:
         super().__init__()
@@ -109,7 +109,8 @@ class ModuleList(_Numbered):
         return super().__getitem__(index)
 
     def __repr__(self) -> str:
-        """Return PyTorch's text. One line stands for equal neighbours: `(0-5): 6 x Linear(...)`."""
+        """Return the same text as PyTorch. Consecutive modules with equal text share one line:
+        `(0-5): 6 x Linear(...)`."""
         runs: list[tuple[str, int, int]] = []  # each entry is (text, first index, last index)
         for place, text in enumerate(map(repr, self)):
             if runs and runs[-1][0] == text:

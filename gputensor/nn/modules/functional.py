@@ -15,8 +15,8 @@ _REQUIRED: Any = object()
 
 
 class _Signature:
-    """A descriptor that computes the signature of a class with fixed options, as
-    `inspect.signature` and `help` show it."""
+    """A descriptor that makes a module class's signature from its options. `inspect.signature` and
+    `help` show this signature."""
 
     def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
 
@@ -85,7 +85,7 @@ class Fixed(Module):
         self._complete()
 
     def _complete(self) -> None:
-        """Finish the construction. Called when the options are set as attributes."""
+        """Finish the construction. `__init__` calls this method after it has set the options."""
 
     def forward(self, *inputs: Any) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class FlaggedHooks(HookDict):
-    """Hooks of one kind. flags: id of a hook -> the hook's options, for hooks that have options."""
+    """Hooks of one kind. flags: maps the id of a hook to the hook's options, as bits. Hooks without
+    options have no entry."""
 
     __slots__ = ("flags",)
     flags: dict[int, int]
@@ -32,13 +33,13 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. A program may have replaced gputensor's dict by a plain
-    dict, which has no flags; all its hooks get the flag 0."""
+    """Return (hook, flag) of each hook. The flag 0 means no options. A program may have replaced
+    `hooks` by a plain dict, which has no flags. All hooks in a plain dict get the flag 0."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 
 
-# An empty dict. All modules without hooks of one of the following kinds share it.
+# An empty dict. Modules without hooks of a kind share this dict.
 _NONE = FlaggedHooks()
 _WITH_KWARGS, _ALWAYS = 1, 2
 
@@ -46,8 +47,8 @@ _WITH_KWARGS, _ALWAYS = 1, 2
 class Hooks:
     """Base class of Module: its hooks, and a method that registers each kind of hook."""
 
-    # Hooks of all modules. A module without hooks of its own reads these attributes of the class,
-    # so that a call checks only one dict of each kind.
+    # Hooks that are registered for all modules. A module that has no hooks itself reads these
+    # attributes of the class, so that a call checks only one dict of each kind.
     _forward_pre_hooks: dict[int, Any] = FlaggedHooks()
     _forward_hooks: dict[int, Any] = FlaggedHooks()
     _backward_pre_hooks: dict[int, Any] = FlaggedHooks()
@@ -60,16 +61,16 @@ class Hooks:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`. If the hook does not return None, its result
-        replaces args."""
+        """Register `hook(module, args)`, which is called before `forward`. If the hook does not
+        return None, its result replaces args."""
         return self._hook("_forward_pre_hooks", hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:  # fmt: skip
-        """Call `hook(module, args, result)` after `forward`. If the hook does not return None, what
-        it returns replaces the result of `forward`.
+        """Register `hook(module, args, result)`, which is called after `forward`. If the hook does
+        not return None, its return value replaces the result of `forward`.
 
         with_kwargs: call `hook(module, args, kwargs, result)`. always_call: call the hook also if
         `forward` or another hook raises, with None as the result.
@@ -80,8 +81,9 @@ class Hooks:
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs
-        have been computed. If the hook does not return None, its result replaces grad_input.
+        """Register `hook(module, grad_input, grad_output)`, which is called when the gradients of
+        the module's inputs have been computed. If the hook does not return None, its result
+        replaces grad_input.
 
         grad_input has an entry for each positional argument of `forward`, and grad_output has one
         for each result. The entry is None for a value that is not a tensor or has no gradient.
@@ -95,43 +97,45 @@ class Hooks:
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradients of the module are computed. If the
-        hook does not return None, its result replaces grad_output."""
+        """Register `hook(module, grad_output)`, which is called before the gradients of the module
+        are computed. If the hook does not return None, its result replaces grad_output."""
         return self._hook("_backward_pre_hooks", hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, prefix, keep_vars)` before `state_dict` reads the module."""
+        """Register `hook(module, prefix, keep_vars)`, which is called before `state_dict` reads the
+        module."""
         return self._hook("_state_dict_pre_hooks", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` has read the
-        module and its submodules. The hook may change state_dict."""
+        """Register `hook(module, state_dict, prefix, local_metadata)`, which is called after
+        `state_dict` has read the module and its submodules. The hook may change state_dict."""
         return self._hook("_state_dict_hooks", hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Like `register_state_dict_post_hook`, but the hook may return another state dict, which
-        replaces the first."""
+        """Like `register_state_dict_post_hook`, but if the hook does not return None, its result
+        replaces the state dict."""
         return self._hook("_state_dict_hooks", hook, False, True)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
-        unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
-        entries of old files. state_dict: a copy, which the hook may change. prefix: the prefix of
-        this module's names in state_dict. Entries that the hook adds to the three lists are
-        reported."""
+        """Register `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)`, which is called before `load_state_dict` reads names.
+        Programs use it to rename entries of old files. state_dict: a copy, which the hook may
+        change. prefix: the prefix of this module's names in state_dict. `load_state_dict` reports
+        the entries that the hook adds to the last three arguments, which are lists."""
         return self._hook("_load_state_dict_pre_hooks", hook, False, True)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        """Like `register_load_state_dict_pre_hook`, but by default the hook does not get the
-        module.
+        """Like `register_load_state_dict_pre_hook`, but without `with_module` the hook has no
+        argument `module`.
         """
         return self._hook("_load_state_dict_pre_hooks", hook, False, with_module)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values. With
-        `strict`, names that the hook removes from the two lists are not reported."""
+        """Register `hook(module, incompatible_keys)`, which is called after `load_state_dict` has
+        copied values. With `strict`, names that the hook removes from the two lists in
+        incompatible_keys are not reported."""
         return self._hook("_load_state_dict_post_hooks", hook)
 
     def get_extra_state(self) -> Any:
@@ -192,16 +196,16 @@ def _added(hooks: Any, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, args)` before the `forward` of every module. This hook runs before the
-    module's own hooks."""
+    """Register `hook(module, args)`, which is called before the `forward` of every module. It runs
+    before the hooks of the module itself."""
     return _added(Hooks._forward_pre_hooks, hook, False, False)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call `hook(module, args, result)` after the `forward` of every module. This hook runs before
-    the module's own hooks.
+    """Register `hook(module, args, result)`, which is called after the `forward` of every module.
+    It runs before the hooks of the module itself.
 
     See `Module.register_forward_hook`.
     """
@@ -210,19 +214,20 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_output)` before the gradients of every module are computed."""
+    """Register `hook(module, grad_output)`, which is called before the gradients of every module
+    are computed."""
     return _added(Hooks._backward_pre_hooks, hook, False, False)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_input, grad_output)` for every module; see
+    """Register `hook(module, grad_input, grad_output)` for every module. See
     `Module.register_full_backward_hook`."""
     return _added(Hooks._backward_hooks, hook, False, False)
 
 
 register_module_backward_hook = register_module_full_backward_hook
 
-# Kind of attribute -> the hooks that are called when a module registers an attribute of this kind.
+# Maps a kind of attribute to the hooks that are called when a module registers such an attribute.
 REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
 
@@ -235,20 +240,22 @@ def registered(module: Any, kind: str, name: str, value: Any) -> Any:
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, param)` for each parameter that a module registers. If the hook does
-    not return None, its result is registered instead of the parameter."""
+    """Register `hook(module, name, param)`, which is called for each parameter that a module
+    registers. If the hook does not return None, its result is registered instead of the
+    parameter."""
     return _added(REGISTERED["_parameters"], hook, False, False)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, buffer)` for each buffer that a module registers. If the hook does
-    not return None, its result is registered instead of the buffer."""
+    """Register `hook(module, name, buffer)`, which is called for each buffer that a module
+    registers. If the hook does not return None, its result is registered instead of the buffer."""
     return _added(REGISTERED["_buffers"], hook, False, False)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, submodule)` for each submodule that a module registers. If the hook
-    does not return None, its result is registered instead of the submodule."""
+    """Register `hook(module, name, submodule)`, which is called for each submodule that a module
+    registers. If the hook does not return None, its result is registered instead of the
+    submodule."""
     return _added(REGISTERED["_modules"], hook, False, False)
 
 
@@ -263,12 +270,14 @@ class BackwardHooks:
         self.has_inputs: bool = False
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments, passed through a node so that the hooks get their gradients."""
+        """Return the arguments, passed through an autograd node that calls the hooks with the
+        arguments' gradients."""
         made, self.has_inputs = self._through(args, self._computed)
         return made
 
     def outputs(self, result: Any) -> Any:
-        """Return the result, passed through a node so that the hooks get its gradients.
+        """Return the result, passed through an autograd node that calls the hooks with the result's
+        gradients.
 
         Raises: ArgumentTypeError for a result that is neither a tensor nor a tuple, list or dict.
         """

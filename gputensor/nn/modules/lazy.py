@@ -1,5 +1,5 @@
-"""Lazy modules: the first input determines the sizes of parameters. Then the module's class changes
-to the class without "Lazy".
+"""Lazy modules: the first input determines the sizes of parameters. After this, the module's class
+is the one without "Lazy" in its name.
 
 Source: torch/nn/modules/lazy.py, and the Lazy classes in linear.py, conv.py and batchnorm.py.
 """
@@ -17,8 +17,8 @@ from .module import Module
 
 
 class LazyModuleMixin(Module):
-    """A mixin for lazy modules. It precedes the module's base class among the base classes. The
-    first input determines the sizes of the parameters.
+    """A mixin for lazy modules: the first input determines the sizes of the parameters. A lazy
+    class lists the mixin first among its base classes.
 
     A subclass sets `cls_to_become`, the module's class after the first input, and `_size`, the name
     of the attribute that the first input determines. `_shaped` returns the sizes of uninitialized

@@ -268,8 +268,8 @@ class AdaptiveLogSoftmax(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-probabilities of many classes. Frequent classes have the lowest numbers and the least
-    cost.
+    """Adaptive softmax: log-probabilities of many classes. Frequent classes must have the lowest
+    indices, and they take the least time.
 
     cutoffs: the first class of each cluster after the shortlist, in ascending order. Cluster i has
         in_features / div_value**(i + 1) features.

@@ -22,7 +22,7 @@ from .hooks import BackwardHooks, Hooks, registered
 from .state import IncompatibleKeys, joined, load_own, load_state, save_own, saved_state
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
-# Attributes of a Module that contain registered values -> the class of these values.
+# Attributes of a Module that contain its registered values.
 _KINDS = ("_parameters", "_modules", "_buffers")
 
 
@@ -48,7 +48,7 @@ class Module(Hooks):
         set_("_non_persistent_buffers_set", set())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let errors of our modules' constructors name the wrong argument."""
+        """Wrap the constructors of our modules, so that errors name the argument that is wrong."""
         super().__init_subclass__(**kwargs)
         declare_constructor(cls, _OURS)
 

@@ -23,14 +23,14 @@ from ...tensor.tensor import Tensor
 
 
 def are_on() -> bool:
-    """True if one launch for many tensors may replace the calls of single operators. False if a
-    mode, a trace or a user's kernel must see these calls, or if fusion is off."""
+    """True if one launch for many tensors may replace the calls of single operators. False if
+    fusion is off, or if a mode, a trace or a user's kernel must receive these calls."""
     return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
 def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool:
-    """True if no written tensor overlaps another tensor. lists: pairs (tensors, the positions of
-    the tensors that are written)."""
+    """True if no written tensor overlaps another tensor. lists: pairs (tensors, positions).
+    positions: the indices of the written tensors in `tensors`."""
     tensors = [x for listed, _ in lists for x in listed]
     if len({id(x._get_storage()) for x in tensors}) == len(tensors):
         return True
@@ -85,8 +85,8 @@ def scale_(tensors: Sequence[Tensor], factor: Tensor) -> bool:
 
 
 def _are_alike(tensors: Sequence[Tensor]) -> bool:
-    """True for at least two dense floating tensors of one dtype on one GPU, if a launch may replace
-    their operators."""
+    """True if one launch may replace the operators on these tensors. There must be at least two
+    tensors. They must be dense, floating-point, of one dtype and on one GPU."""
     if len(tensors) < 2 or not are_on():
         return False
     device, of = tensors[0]._device, tensors[0]._geometry.dtype
@@ -101,7 +101,8 @@ def _are_alike(tensors: Sequence[Tensor]) -> bool:
 
 
 _KEYS = (TENSOR_KEYS["cuda"],)
-# These launches replace the following loops of operators.
+# The kernel loops (family, operator) that this module's launches replace. If a user has registered
+# one of these loops for CUDA, the launches are not used.
 _LOOPS = (("binary", "mul"), ("reduce", "sum"), (stub.CHAIN, stub.CHAIN))
 
 
@@ -111,8 +112,8 @@ def _product_of(inputs: tuple[int, int], of: dtype) -> Step:
 
 @cache
 def _squares(of: dtype, wide: dtype) -> reduce_lists_launch.Lists:
-    """Return a function that launches sums of squares, computed in dtype `wide`, of elements of
-    dtype `of`."""
+    """Return a function that launches one kernel for many tensors of dtype `of`. For each tensor,
+    the kernel computes the sum of the squared elements in dtype `wide`."""
     cast = [] if wide is of else [Step("copy", "copy", of, wide, (0,), (), "aten::_to_copy")]
     x = len(cast)
     body = Body((of,), (*cast, _product_of((x, x), wide)), (x + 1,))

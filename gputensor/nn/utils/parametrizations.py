@@ -140,8 +140,8 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """A parametrization that maps any matrix to an orthogonal (unitary) matrix. If there is a
-    `base`, it multiplies the result from the left."""
+    """A parametrization that maps any matrix to an orthogonal (unitary) matrix. If `base` is not
+    None, the result is `base` times this matrix."""
 
     base: Tensor | None
 

@@ -62,7 +62,7 @@ class BasePruningMethod(ABC):
         cls, module: Any, name: str, *args: Any, importance_scores: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:  # fmt: skip
-        """Prune the parameter `name` of a module. It may be pruned already.
+        """Prune the parameter `name` of a module. The parameter may already be pruned.
 
         Args:
             args, kwargs: arguments of this class's constructor.
@@ -409,8 +409,8 @@ def global_unstructured(
     parameters: Iterable[tuple[Any, str]], pruning_method: Any,
     importance_scores: dict[tuple[Any, str], Tensor] | None = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Prune elements of several parameters. They are chosen among the elements of all the
-    parameters.
+    """Prune elements of several parameters. The elements are chosen from all these parameters
+    together.
 
     Args:
         parameters: pairs of a module and a name.

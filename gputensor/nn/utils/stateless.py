@@ -27,8 +27,8 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` with additional entries for the other names of tensors that have several
-    names."""
+    """Return `given` with additional entries. If the module has a tensor of `given` under several
+    names, each of these names gets an entry."""
     values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
               if path in given and kind[name] is not None}  # fmt: skip
     shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()
@@ -40,7 +40,8 @@ def functional_call(
     module: Module, parameters_and_buffers: Mapping[str, Tensor], args: Any = None,
     kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call `module` with these tensors in place of its parameters and buffers, which do not change.
+    """Call `module` with these tensors in place of its parameters and buffers. The module itself
+    does not change.
 
     Args: tie_weights: a tensor with several names is replaced under all of them. Raises:
     ArgumentValueError for unknown names, and with `strict` for missing names.

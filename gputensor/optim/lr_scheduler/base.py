@@ -11,8 +11,8 @@ from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
 
-# The prefix of this package's module names. Errors of a scheduler in this package name the argument
-# of its constructor.
+# The prefix of the names of our modules. Only schedulers of these modules check the arguments of
+# their constructor and convert arithmetic errors of `get_lr` to errors of gputensor.
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
@@ -112,8 +112,8 @@ def _is_code(value: Any) -> bool:
 
 
 def for_each_group(op: str, arg: str, value: Any, optimizer: Any) -> list[Any]:
-    """Return a list with a number for each group. value: one number for all groups, or such a
-    list."""
+    """Return a list with a number for each group. value: one number for all groups, or a list with
+    a number for each group."""
     count = len(optimizer.param_groups)
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:

@@ -196,8 +196,8 @@ class CyclicLR(LRScheduler):
         self.base_lrs = bottoms
 
     def scale_fn(self, x: float) -> float:
-        """Return the factor of the amplitude. x: the cycle's number, from 1, or the step, depending
-        on scale_mode."""
+        """Return the factor of the amplitude. x: if scale_mode is "cycle", the cycle's number,
+        counted from 1; otherwise the number of the step."""
         if self._scale_fn_custom is not None:
             found = self._scale_fn_custom(x)
             if not isinstance(found, Tensor) and number(found) is None:

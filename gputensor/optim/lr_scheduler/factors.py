@@ -1,4 +1,5 @@
-"""Schedulers without cycles: rates by functions, steps, factors, powers and a cosine."""
+"""Schedulers without cycles. The rates follow a function, steps, a constant or linear factor, a
+power or a cosine."""
 
 from __future__ import annotations
 

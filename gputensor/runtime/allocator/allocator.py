@@ -30,7 +30,8 @@ class Allocator:
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # For each stream: blocks and their events. The first event is on that stream.
+        # Maps a stream's key to its dropped blocks that wait for events. Each block has pairs
+        # (stream key, event). The first event is on this stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
         # The state for Note [Pools of graphs]: pools by handle and stream; reference counts by
@@ -214,7 +215,8 @@ class Allocator:
     # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """Free a block in a finaliser, if no blocks are kept. Counters are updated later."""
+        """Free a dropped block at once, in a finaliser, because this allocator keeps no blocks. A
+        block that other streams used is freed later. The counters are also updated later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -392,7 +394,8 @@ class Allocator:
         self, ask: int, size: int, stream: Any, where: dict[Block, None], pool: Any = None
     ) -> Block | None:
         """Get a new block of `ask` bytes from the backend and record it in `where`. Return None if
-        there is no memory. size: the bytes that count as held."""
+        there is no memory. size: the number of bytes that the allocator's counters add for this
+        block."""
         if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:

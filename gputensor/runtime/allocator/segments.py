@@ -113,7 +113,7 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # The home of blocks that belong to no bin.
+        self.odd: list[Block] = []  # Blocks that belong to no bin return to this list.
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
         self.segments: dict[Block, None] = {}  # The keys are the first blocks of the segments.
@@ -130,11 +130,13 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            # Merge blocks that were dropped into these bins meanwhile. Later drops go to `odd`.
+            # Another thread may have dropped blocks into these bins in the meantime, so merge these
+            # blocks too. Blocks that are dropped later go to `odd`.
             self._empty(*forgotten)
 
     def _empty(self, *bins: list[Block]) -> None:
-        """Merge the blocks in these bins. Other threads may take blocks meanwhile."""
+        """Merge the blocks in these bins. Other threads may take blocks from the bins at the same
+        time."""
         for blocks in bins:
             while True:
                 try:

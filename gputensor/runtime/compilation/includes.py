@@ -23,7 +23,7 @@ _NAMED = re.compile(
 )
 _FORCED = ("-include", "--pre-include", "-pre-include")
 
-# For each path: (time and size), the digest, and the names that the file includes.
+# Maps a path to (time and size), the digest, and the names that the file includes.
 _seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
 
 
@@ -45,7 +45,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         if step in done:
             continue
         done.add(step)
-        # Only the compiler can expand the macro, so it may include any header.
+        # Only the compiler can expand the macro, so the macro may name any header.
         if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
             # Subfolders are not searched, because `beside` may be a home folder with many files.

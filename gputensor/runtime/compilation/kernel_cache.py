@@ -90,8 +90,8 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """Return (payload, label) of a file, and set its time to now. Return None if the file is
-    damaged or if other users may have written it."""
+    """Return (payload, label) of a file, and set the file's modification time to the current time.
+    Return None if the file is damaged or if other users may have written it."""
     try:
         descriptor = trust.opened(path)
     except OSError:

@@ -120,10 +120,10 @@ def is_done(device_index: int, what: str, status: int) -> bool:
 
 
 class Relaxed:
-    """A context manager that, during a capture, allows this thread calls that the driver would
-    reject: allocating memory, loading modules, waiting for uncaptured work. The capture does not
-    record these calls. The driver's function is called through ctypes, because CuPy does not expose
-    it."""
+    """A context manager for calls that the driver rejects during a capture: allocating memory,
+    loading modules, waiting for uncaptured work. Inside the block, this thread may make these
+    calls, and the capture does not record them. The driver's function is called through ctypes,
+    because CuPy does not expose it."""
 
     __slots__ = ("_mode",)
 

@@ -251,8 +251,8 @@ def launcher(
 
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
-    """Create a context, once per thread and device. If more than 48 KiB of shared memory are
-    needed, request them from the driver."""
+    """Create a context, once per thread and device. If a launch needs more dynamic shared memory
+    than the kernel's limit, raise the limit."""
     _give_context()
     launcher.ready[function.device_index] = launcher.view, launcher.address
     if shared_bytes > function.shared_bytes:

@@ -30,8 +30,8 @@ _MOST_CONSTANTS = 16 << 20
 
 
 class _OnGpu(Library):
-    """CuPy as a Library. Fourier transforms on different streams run one after the other: see Note
-    [Work area of a plan]."""
+    """CuPy as a Library. Fourier transforms that one thread queues on different streams run one
+    after the other: see Note [Work area of a plan]."""
 
     def __init__(self) -> None:
         super().__init__(cupy, "cupyx.scipy", is_gpu=True)

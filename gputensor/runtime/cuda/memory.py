@@ -50,8 +50,8 @@ class _Backend:
         """Do nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """Return the stream or, if it is borrowed, an event after its current work, because the
-        owner of a borrowed stream may destroy it."""
+        """Return the stream. For a borrowed stream, return an event after its current work, because
+        the owner may destroy the stream."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:

@@ -21,7 +21,7 @@ class Staging:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        # By first address: (owner, number of bytes).
+        # Maps the first address of pinned memory to (owner, number of bytes).
         self._owners: dict[int, tuple[Any, int]] = {}
         # The first addresses of dropped memory. A finaliser only appends to this deque.
         self.gone: deque[int] = deque()

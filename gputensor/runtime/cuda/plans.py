@@ -16,7 +16,8 @@ from typing import Any
 
 from .. import capture
 
-# By (device, capture or None): the stream of the last transform, and the event after it.
+# Maps (device, capture or None) to the stream of the last transform and the event after this
+# transform.
 Last = dict[tuple[int, Any], tuple[Any, Any]]
 
 
@@ -80,8 +81,8 @@ class Plans:
 
     @staticmethod
     def order_of(graph: capture.Capture) -> Last | None:
-        """Return the dict in which replays of a graph find and record the last transform, or None
-        if the graph has no transforms."""
+        """Return the last transforms of the thread that captured a graph, or None if the graph has
+        no transforms. Replays of the graph read and update this dict."""
         found = next((x for x in graph.kept.values() if type(x) is dict), None)
         if found is not None:
             for key in [key for key in found if key[1] is graph]:

@@ -24,7 +24,7 @@ _STREAMS_IN_POOL = 32  # As in PyTorch, there are this many streams per device a
 
 _lock = threading.Lock()
 _local = threading.local()
-# For each device: the CuPy stream that was current last, and our Stream for it.
+# Maps a device's index to the CuPy stream that was current last, and our Stream for it.
 _streams: dict[int, tuple[Any, Stream]] = {}
 _stream_pools: dict[tuple[int, int], deque[Any]] = {}  # The keys are (device, priority).
 _thread_keys = itertools.count(-1, -1)

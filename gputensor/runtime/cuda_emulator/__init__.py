@@ -75,7 +75,8 @@ def start() -> None:
 
 
 def _stop_at_exit() -> None:
-    """End the process even if a daemon thread still runs a kernel and holds the locks."""
+    """Stop a kernel that a daemon thread still runs. If the kernel does not end, stop freeing
+    memory, so that the process can exit although the thread holds the locks."""
     if not devices.machine.stop(wait_s=2.0):
         _let_go()
 

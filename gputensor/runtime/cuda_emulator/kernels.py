@@ -91,7 +91,8 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Accept the request as a GPU does. It has no effect on the emulator."""
+    """Accept a request for shared memory instead of L1 cache, as the CUDA runtime does. The request
+    has no effect on the emulator."""
     percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
     function.carveout = max(function.carveout, percent)
 

@@ -12,7 +12,7 @@ import re
 
 from . import headers
 
-# By group: (constructs, note). The tests compile every word of the constructs.
+# Maps a group to (constructs, note). The tests compile every word of the constructs.
 COVERED: dict[str, tuple[str, str]] = {
     "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
     "functions": (
@@ -78,7 +78,8 @@ COVERED: dict[str, tuple[str, str]] = {
     "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
-# For each construct, by its name in messages: the identifiers by which its use is recognised.
+# Maps the name of a construct in messages to the identifiers by which a use of the construct is
+# recognised.
 NOT_COVERED: dict[str, str] = {
     "inline PTX": "asm __asm __asm__",
     "textures and surfaces": (
@@ -169,7 +170,7 @@ def _unlinked(log: str) -> str | None:
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
     """Return the file and line of an error in the user's text. For an error in one of our headers,
-    this is the user's line that led to it."""
+    return the file and line of the user's text that led to the error."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
     own = (m for m in places if not headers.is_ours(m[1]))
     place = next(own, error)

@@ -25,7 +25,8 @@ Arguments = tuple[tuple[str, int, int, bool], ...]
 
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-# The size in a finding if a signal reported the access, because the true size is unknown.
+# A finding has this size if a signal reported the access, because a signal does not report the
+# size.
 _SOME_BYTES = 2**64 - 1
 _CLEAR = 1 << 14  # Only an overrun of up to this number of bytes is attributed to an argument.
 _NO_THREAD = 2**32 - 1
@@ -144,8 +145,8 @@ def _race(
 def _beside_an_argument(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[str] | None:
-    """Return the place of an address relative to the arguments, followed by remarks. Return None if
-    no argument is near."""
+    """Describe the place of an address near the kernel's arguments. Return the place, followed by
+    remarks. Return None if no argument is near."""
     meant = _meant(machine, address, params, arguments, may_be_const)
     is_clear = bool(meant) and meant[0].distance <= _CLEAR
     wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
@@ -161,8 +162,8 @@ def _beside_an_argument(
 
 
 class _Meant(NamedTuple):
-    """An argument that the kernel may have meant to access, for an address outside of the
-    argument's memory."""
+    """An argument near a wrong address. The kernel may have meant to access this argument, but the
+    address is outside of the argument's memory."""
 
     distance: int  # The number of bytes from the address to the argument's memory.
     name: str
@@ -228,8 +229,8 @@ def _argument(
 def _wrapped(
     machine: Machine, address: int, params: bytes, arguments: Arguments
 ) -> list[str] | None:
-    """Return the argument and the index that would give this address by an overflow of a 32-bit
-    index. Return None unless there is exactly one such argument."""
+    """Find the argument for which an overflow of a 32-bit index gives this address. Return the
+    argument and the index. Return None unless there is exactly one such argument."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -251,8 +252,8 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """Add to a sentence about an allocation's guard bytes the name of the argument that points into
-    this allocation."""
+    """Add an argument's name to a sentence about an allocation's guard bytes. The argument is the
+    one that points into this allocation."""
     match = _OVERRUN.search(text)
     if match is None:
         return text
@@ -274,8 +275,8 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """Return the place, such as `blur.cu:41`, or None if it is unknown. It is taken from `file` and
-    `line` or, if they are empty, from the address of an instruction."""
+    """Return the place of an access, such as `blur.cu:41`, or None if the place is unknown. Use
+    `file` and `line` or, if they are empty, the address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
     in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.

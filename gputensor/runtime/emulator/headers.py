@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-# The user's header for layouts, which cuda/text.py adds to a kernel's headers.
+# The header that defines `Layout` for users' kernels. cuda/text.py adds it to a kernel's headers.
 _LAYOUT = "layout.cuh"
 
 

@@ -277,7 +277,7 @@ class Machine:
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
             late = more = self.check(params)
-            while more:  # report no further fault of this launch as a fault of the next launch
+            while more:  # discard further faults, so that the next launch does not report them
                 more = self.check(params)
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)

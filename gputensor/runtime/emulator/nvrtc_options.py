@@ -18,7 +18,8 @@ _SPELT = {
 }  # fmt: skip
 # The emulator's headers need at least C++17.
 STANDARDS = ("c++17", "c++20")
-# Options that affect only the generated GPU code, and options for the emulator's normal behaviour.
+# Options that the emulator ignores: they affect only the generated GPU code, or request the
+# emulator's normal behaviour.
 _WITHOUT_EFFECT = (
     "-lineinfo --generate-line-info -G --device-debug -w --disable-warnings --restrict -restrict "
     "-fmad=false --fmad=false -ftz=false --ftz=false -prec-div=true --prec-div=true "

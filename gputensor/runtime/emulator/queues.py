@@ -271,5 +271,6 @@ class Scheduler:
             try:
                 raise first
             finally:
-                # The error's traceback refers to this frame, which would be a reference cycle.
+                # The error's traceback refers to this frame, so delete the error to break the
+                # cycle.
                 del first

@@ -51,8 +51,9 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # Three flags: compiled kernels call the engine at each access, test integer arithmetic for
-        # overflow, call the engine at each write.
+        # Three flags for the compiler. The first: kernels call the engine at each access. The
+        # second: kernels test integer arithmetic for overflow. The third: kernels call the engine
+        # at each write, but not at each read.
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}

@@ -42,8 +42,8 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 
 
 def _of_the_host(image: bytes) -> Iterator[str]:
-    """Yield the undefined functions of the object that belong to the host's C library and are not
-    allowed."""
+    """Yield the names of the object's undefined functions that belong to the host's C library and
+    are not allowed."""
     library = ctypes.CDLL("libc.so.6")  # libc.so.6 does not contain the functions of libm.
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
@@ -68,8 +68,8 @@ def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int
 
 
 def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
-    """Return the names of a function and of all functions that it may call: functions whose names
-    are in its text."""
+    """Return the name of a function and the names of all functions that it may call. A function may
+    call each function whose name is in its text."""
     found, more = set(), {name}
     while more:
         found |= more

@@ -162,7 +162,8 @@ class _Adapter:
         self.text = text = without_comments(text)
         text = _PRAGMA_ONCE.sub("", text)
         text = _SYSTEM_INCLUDE.sub(self._include, text)
-        # These searches are slow, and most headers contain none of the words.
+        # Search only for words that the text contains, because the searches are slow and most
+        # headers contain none of the words.
         if "extern" in text:
             text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
             text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
@@ -263,14 +264,15 @@ def _bound(entry: re.Match[str]) -> str:
 
 
 def _cluster(entry: re.Match[str]) -> str:
-    """Return `__cluster_dims__(2)` unchanged, so that g++ rejects it."""
+    """Return the kernel's `__cluster_dims__` attribute, such as `__cluster_dims__(2)`, or "". The
+    attribute is unchanged, so that g++ rejects it."""
     given = _CLUSTER.search(entry["head"])
     return f"{given[0]} " if given else ""
 
 
 def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern of a `__global__` function, as `pattern.finditer(text)` does.
-    The search begins at the statements with this word, because the pattern is slow."""
+    """Yield the matches of a pattern that contains `__global__`, as `pattern.finditer(text)` does.
+    The pattern is slow, so each search begins at a statement that contains `__global__`."""
     at = 0
     while (word := text.find("__global__", at)) >= 0:
         begin = max(at, *(text.rfind(end, at, word) + 1 for end in ";{}"))
@@ -282,7 +284,7 @@ def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _replaced(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str) -> str:
-    """Replace the matches of a pattern of a `__global__` function, as `pattern.sub(new, text)`
+    """Replace the matches of a pattern that contains `__global__`, as `pattern.sub(new, text)`
     does."""
     parts, at = [], 0
     for match in kernels(pattern, text):
@@ -298,8 +300,9 @@ def _keep(new: str, match: re.Match[str]) -> str:
 
 def _with_symbols(text: str) -> str:
     """Return the text with a statement after each device variable, which registers the variable
-    with the runtime. With `__constinit`, g++ rejects a variable that code initialises: a GPU cannot
-    run that code, and the emulator would run it at load."""
+    with the runtime. Each variable also gets `__constinit`, so that g++ rejects a variable that
+    needs code for its initial value. A GPU cannot run that code, and the emulator would run it at
+    load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -380,7 +383,8 @@ def entries_with_collectives(text: str) -> set[str]:
     """Return the names of functions that contain a barrier, a shuffle, a vote or another collective
     operation, or that call such a function."""
     text = _COMMENT_OR_STRING.sub(" ", text)
-    # Methods of cooperative groups synchronise, and their names are too common to search for.
+    # Methods of cooperative groups may synchronise, and their names are too common to search for.
+    # So every kernel of such a text counts as collective.
     if "cooperative_groups" in text:
         return {m["name"] for m in kernels(ENTRY, text)}
     if not COLLECTIVES.search(text):

@@ -21,8 +21,8 @@ _LANGUAGE = (
     "-std=c++17 -fPIC -w -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden "
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
 ).split()
-# The shim receives the findings. -nodefaultlibs leaves libubsan out. With -fno-var-tracking g++
-# needs a quarter less time, and findings name lines but not variables.
+# The shim implements the functions that report findings, so -nodefaultlibs leaves libubsan out.
+# With -fno-var-tracking g++ needs a quarter less time, and findings name lines but not variables.
 _CHECKED = (
     "-Og -g1 -fno-var-tracking -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all"
 ).split()
@@ -39,8 +39,8 @@ _WRITES_CHECKED = (
     "--param asan-stack=0 --param asan-globals=0"
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# Operations that are undefined in C++ but defined on a GPU. The emulator does not imitate a GPU
-# here, so it reports these operations.
+# Options for users' kernels. The sanitizers report operations that are undefined in C++ but defined
+# on a GPU, because the emulator does not imitate the GPU's results of these operations.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
     "-fsanitize=shift-exponent,float-cast-overflow "
@@ -153,7 +153,7 @@ def compile_kernels(
 
 def copy_of(path: str) -> str:
     """Copy the shared object to another file and return its path. The loader loads each file only
-    once."""
+    once, so loading the object again needs a copy."""
     copy = os.path.join(files.own_folder(), f"{next(_copies)}.so")
     shutil.copyfile(path, copy)
     return copy

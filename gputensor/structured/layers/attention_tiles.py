@@ -43,14 +43,14 @@ class Dropout(NamedTuple):
 # cores. On a GPU, it is half of the L2 cache. With L2 caches of 1 MiB, tiles twice as large took
 # 1.4 times as long for 4 samples of 8 heads of 256 x 64.
 TILE_BYTES = {"cpu": 1 << 21, "cuda": 1 << 25}
-# With fewer rows than this, a product takes more time per row.
+# A product of fewer rows than this takes more time per row.
 _LEAST_ROWS = 64
 
 
 class Tile(NamedTuple):
-    """A part of the scores that is computed at a time. heads, queries, keys: (first, last + 1); the
-    heads of all samples are numbered consecutively. mask: added to the scores, or bools that are
-    True for the keys to attend to."""
+    """A part of the attention scores. One tile is computed at a time. heads, queries, keys: (first,
+    last + 1); the heads of all samples are numbered consecutively. mask: numbers to add to the
+    scores, or bools that are True for the keys to attend to."""
 
     heads: tuple[int, int]
     queries: tuple[int, int]

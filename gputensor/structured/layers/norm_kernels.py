@@ -50,9 +50,9 @@ def launches(table: Table, x: Tensor, layout: Layout) -> Any:
 
 
 def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
-    """True if a chain records layer norm or RMS norm as the operators that compose it. Their
-    results are bitwise equal to those of the kernel, and they are fused with the operators before
-    and after them."""
+    """Return True if chains record the operators that compose layer norm or RMS norm instead of a
+    call of the kernel. These operators give the kernel's results bit for bit, and chains fuse them
+    with the operators before and after."""
     is_short = kernels.row_count <= _LONGEST_ROW
     return is_short and kernels.has_bits_of_parts and input._geometry.is_contiguous
 
@@ -129,8 +129,8 @@ def channels_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
     weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients of input, weight and bias. rstd: if not `train`, this operand
-    has the variances."""
+    """Return the requested gradients of input, weight and bias. rstd: the reciprocal standard
+    deviations or, if `train` is False, the variances."""
     x = calls.contiguous(input, form)
     grad = calls.contiguous(cast(grad_out, input._geometry.dtype), form)
     given, _kept = _given(x, grad, mean, rstd, weight)

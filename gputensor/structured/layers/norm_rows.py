@@ -27,8 +27,8 @@ from .precision import check_floating, wide
 
 
 class Rows(NamedTuple):
-    """Layouts of a call. counts: the number of rows, and of elements in a row. dims: the dimensions
-    of a row. layouts: of the result and of the statistics."""
+    """The layouts of a call. counts: (number of rows, number of elements of a row). dims: the
+    dimensions of a row. layouts: (layout of the result, layout of the statistics)."""
 
     counts: tuple[int, int]
     dims: tuple[int, ...]
@@ -81,8 +81,8 @@ def rows_of(
 
 
 def kernels_outside_chains(table: Table, rows: Rows, input: Tensor) -> Any:
-    """Return the launches of the CUDA kernels, or None if they do not compute this call. In chains,
-    operators compute short rows instead."""
+    """Return the launches of the CUDA kernels. Return None if the kernels do not support the input,
+    or if a chain records the call as smaller operators, which is so for short rows."""
     kernels = norm_kernels.launches(table, input, (*rows.counts, 1, 1))
     is_fusing = tls.state.get()[0] & FUSE
     if kernels is None or is_fusing and norm_kernels.is_composed_in_chains(kernels, input):
@@ -94,8 +94,8 @@ def normalize(
     kernels: Any, rows: Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
 ) -> None:  # fmt: skip
-    """Write the normalised input, the means and the reciprocal standard deviations to `results`, by
-    CUDA kernels if `kernels` is not None, otherwise by the CPU's."""
+    """Write the normalised input, the means and the reciprocal standard deviations to `results`. If
+    `kernels` is None, CPU kernels compute them, otherwise these CUDA kernels."""
     if kernels is not None:
         norm_kernels.rows(kernels, input, weight, bias, eps, results)
         return

@@ -59,8 +59,8 @@ def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
 def input_gradient(
     grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any, is_centered: bool = True
 ) -> Tensor:
-    """Return the gradient of an input that was normalised over `dims`. is_centered: True if its
-    mean was subtracted."""
+    """Return the gradient of an input that was normalised over `dims`. is_centered: True if the
+    mean of the input was subtracted."""
     along = calls.mean_dim(grad * normal, dims, True, None)
     centered = grad - calls.mean_dim(grad, dims, True, None) if is_centered else grad
     return rstd * (centered - normal * along)
@@ -76,7 +76,7 @@ def composed_gradients(
     of_input: Callable[[], Tensor], grad: Tensor, normal: Tensor, rows: Any, sizes: Any, of: dtype,
     mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients, composed of operators. normal: the normalised input. rows:
+    """Return the requested gradients, computed by operators. normal: the normalised input. rows:
     the dimensions along which a weight is shared. sizes, of: the sizes and dtype of the
     parameters."""
     return (
@@ -103,8 +103,8 @@ def dense_numbers(x: Tensor | None, of: dtype) -> Any:
 
 
 def from_numbers(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
-    """Return an array as a tensor of these sizes and this dtype. It is the gradient of a parameter,
-    or a statistic."""
+    """Return a tensor with these sizes and this dtype, made from an array. x: the gradient of a
+    parameter, or a statistic."""
     return cast(over_array(x.reshape(sizes)), of)
 
 

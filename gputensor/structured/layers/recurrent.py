@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 from .precision import cast, wide
 
 LSTM, GRU, RNN_TANH, RNN_RELU = "lstm", "gru", "rnn_tanh", "rnn_relu"
-# The number of rows of the weight for each hidden unit.
+# Maps the kind of cell to its number of gates. A weight has this number of rows per hidden unit.
 GATES = {LSTM: 4, GRU: 3, RNN_TANH: 1, RNN_RELU: 1}
 
 State = tuple[Tensor, ...]
@@ -288,8 +288,8 @@ def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | 
 def of_operands(
     operands: Operands, how: How, found: Slopes, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of all operands, in the operands' order. The gradient is None if it is
-    not requested."""
+    """Return the gradients of all operands, in the operands' order, with None for gradients that
+    are not requested."""
     given, hidden, x = found.given, found.hidden, operands.input
     made: list[Tensor | None] = [None] * len(operands)
     if wanted[0]:

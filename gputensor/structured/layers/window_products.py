@@ -94,7 +94,7 @@ class Spread(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The windows of an input that includes its zero padding. For each dimension: kernel, steps
+    """The windows of an input that is padded with zeros. For each dimension: kernel, steps
     (strides), gaps (dilations), and out, the number of windows."""
 
     kernel: Sizes
@@ -128,8 +128,9 @@ Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """A block of windows. begin, counts: the first index and the number, for samples, groups and
-    each output dimension. whole: the counts of all windows."""
+    """A block of windows. Each tuple has one number for samples, groups and each output dimension.
+    begin: the first index. counts: the number of indices in the block. whole: the number of indices
+    in all blocks together."""
 
     begin: Sizes
     counts: Sizes
@@ -196,7 +197,7 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # the writes to a new tensor are not counted
+        made._get_storage().version = 0  # Do not count writes to a new tensor.
     return made
 
 
@@ -212,9 +213,9 @@ def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
-    """Return the gradient of the weight, (channels of grad, inputs of a group, *kernel). It is the
-    sum over all windows of the window times its gradient. Blocks are added in the order of samples,
-    groups and positions."""
+    """Return the gradient of the weight, (channels of grad, inputs of a group, *kernel). For each
+    window, the product of the window and its gradient is added to the result. Blocks are added in
+    the order of samples, groups and positions."""
     inner, outer = x._geometry.sizes[1] // at.groups, grad._geometry.sizes[1]
     each, sizes = outer // at.groups, (outer, inner, *at.kernel)
     if not x._geometry.numel or not grad._geometry.numel:

@@ -129,7 +129,7 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
     if 0 in x._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
     found = arguments.per_dim(op, "output_size", value, count)
-    if math.prod(found) >= 1 << 40:  # These windows would exceed any memory.
+    if math.prod(found) >= 1 << 40:  # No memory can hold the results of so many windows.
         raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
     return found
 
@@ -153,8 +153,8 @@ class Call(NamedTuple):
 
 
 def call_of(kernels: Mapping[str, Any], op: str, *args: Any) -> Call:
-    """Return the call of an operator. kernels: a dict from names to functions, in which the
-    operator's name gives its kernel."""
+    """Return the call of an operator. kernels: a dict from the names of operators to their
+    kernels."""
     return Call(getattr(operators, op).table, kernels[op], args)
 
 
@@ -277,9 +277,9 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """Return the elements of x that `out` windows cover, without the first `first` windows in
-    dimension 0. The result is a view or, if windows extend beyond the edge, a copy that is padded
-    with `filler`.
+    """Return the elements of x that a block of windows covers. In dimension 0, the block begins at
+    window `first`; in other dimensions, at window 0. out: the number of windows in each dimension.
+    The result is a view or, if windows extend beyond the edge, a copy that is padded with `filler`.
     """
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]

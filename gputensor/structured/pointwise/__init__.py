@@ -99,8 +99,8 @@ def make_entry(
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...]]:
-    """Return the sizes of row-major operands on one device, and a key of all their other
-    properties. For other operands, return empty tuples.
+    """Return the sizes of the operands, and a key of all their other properties. The operands must
+    be row-major, on one device and of equal sizes. Otherwise return empty tuples.
 
     A program that has new lengths in each call would otherwise build a plan each time. Instead, a
     plan is derived from another plan with an equal key. This is possible because dtypes, checks and
@@ -130,10 +130,10 @@ def _likeness(
 def _likeness_of_rows(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...], int]:
-    """Return (sizes, key, number of elements of a row) for operands of which some are rows that are
-    broadcast to the sizes of the others. key: all properties except sizes, as in `_likeness`. The
-    operands must be row-major and on one device, which is not the CPU. For other operands, return
-    empty tuples and 0."""
+    """Return (sizes, key, number of elements of a row) if some operands are rows that are broadcast
+    to the sizes of the other operands. key: all properties except sizes, as in `_likeness`. The
+    operands must be row-major and on one device, which is not the CPU. Otherwise return empty
+    tuples and 0."""
     none: tuple[Sizes, tuple[Any, ...], int] = ((), (), 0)
     shapes = [x._geometry for x in inputs if type(x) not in NUMBERS]
     device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
@@ -165,8 +165,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # If the output is also an input, both must be the same pair object, because the iterator
-    # compares pairs by identity.
+    # The iterator compares pairs (geometry, device) by identity. If the output is also an input,
+    # both must be one pair object.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(

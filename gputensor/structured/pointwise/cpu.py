@@ -1,5 +1,5 @@
-"""Fast kernels of unary and binary operators on the CPU. They need only one Python frame between
-plan and loop.
+"""Fast kernels of unary and binary operators on the CPU. They find the plan and call the loop in
+one Python frame.
 
 Calls that these kernels do not support are passed to the general kernels in this folder.
 """

@@ -87,8 +87,8 @@ def binary(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        # The operands are a meta tensor, a number as the first operand, or a CPU scalar and a
-        # tensor of the device.
+        # The error is raised if an operand is a meta tensor, if the first operand is a number, or
+        # for a CPU scalar and a tensor of the device.
         except AttributeError:
             if alpha is not ONE:
                 return errors.plainly(scaled, key_set, self, other, alpha)
@@ -113,7 +113,7 @@ def binary(
         return out
 
     def turned(key_set: int, self: Any, other: Any) -> Tensor:
-        """Do the work of `kernel` for a number as the first operand."""
+        """Compute the operator for a number as the first operand."""
         shape, device = other._geometry, other._device
         storage = other._storage
         data = None if storage is None else storage._data

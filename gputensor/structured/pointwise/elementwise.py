@@ -102,8 +102,8 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
 
 
 def _is_due(entry: Any) -> bool:
-    """Return True if the last call of this entry had the params of this call, and the entry has no
-    short cut yet."""
+    """Return True if the last call with this entry had the same params, and the entry has no short
+    cut yet."""
     if type(entry) is not CpuEntry and type(entry) is not DeviceEntry:
         return False
     if entry.seen is not entry.last_beside:
@@ -145,15 +145,15 @@ def forms(
         def factory(operator: Operator, loop: str) -> Kernel:
             return form(operator, rule(operator, loop), prepare)
 
-        factory.__module__ = rule.__module__  # The module's name is the operator's family.
+        factory.__module__ = rule.__module__  # The module of a factory gives the operator's family.
         return factory
 
     return of(functional), of(inplace), of(out)
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """Make a function write(out, inputs, params) that returns `out`. The arguments are those of
-    `compute`."""
+    """Make a function write(out, inputs, params) that writes the result to `out` and returns `out`.
+    prepared: as in `compute`."""
     write = pointwise.write(operator, rule)
 
     def checked_write(
@@ -180,9 +180,9 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """Convert the params to the form that loops take, and check that numbers among the inputs fit
-    the common dtype. If the params and these numbers equal those of the last call, return the
-    stored result."""
+    """Return the params in the form that loops take. Raise an error if a number among the inputs
+    does not fit the common dtype. If the params and these numbers equal those of the last call,
+    return the result that is stored in `entry`."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]

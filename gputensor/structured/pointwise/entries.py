@@ -1,4 +1,5 @@
-"""The entries of a plan cache: a plan with its loop on the CPU, or with its launch on a device."""
+"""Entries of plan caches. An entry consists of a plan and its bound loop on the CPU, or of a plan
+and its bound launch on another device."""
 
 from __future__ import annotations
 
@@ -45,13 +46,15 @@ class CpuEntry:
         else:
             bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
-        # NumPy allocates the result only if this gives the planned layout. For 0-d operands, NumPy
-        # returns a scalar. For operands that are not row-major, it allocates in its order K.
+        # Let NumPy allocate the result only if the result then has the planned layout. For 0-d
+        # operands, NumPy returns a scalar. For operands that are not row-major, it allocates in its
+        # order K.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
     def over_sizes(self, sizes: Sizes) -> CpuEntry:
-        """Return the entry for operands that differ only in their sizes: see `_likeness`."""
+        """Return an entry for operands that differ from those of this entry only in their sizes.
+        See `_likeness`."""
         entry = _new(CpuEntry)
         entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
@@ -95,7 +98,8 @@ class CpuEntry:
         return out
 
     def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
-        """Call the loop with `out` None, so that it allocates the result, and return the result."""
+        """Return the loop's result as a tensor. The loop gets None as `out`, so it allocates the
+        result."""
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         try:
             array = enter(self.loop, *arrays, *params, None)
@@ -121,12 +125,12 @@ def _block(loop: Any, numel: int) -> int:
 
 
 def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the kind of each input, as loops take it."""
+    """Return the kind of each input. Loops are bound for these kinds."""
     return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
-    """Return the kind of an input, as loops take it: its dtype, or the type of a number.
+    """Return the kind of an input: its dtype or, for a number, the type.
 
     In products and quotients of f16 or bf16, a 0-d `other` is not rounded to the dtype. Source:
     ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support.
@@ -186,7 +190,8 @@ class DeviceEntry:
         self.seen: Any = None
 
     def over_sizes(self, sizes: Sizes) -> DeviceEntry:
-        """Return the entry for operands that differ only in their sizes: see `_likeness`."""
+        """Return an entry for operands that differ from those of this entry only in their sizes.
+        See `_likeness`."""
         entry = _new(DeviceEntry)
         entry.rule, entry.name, entry.has_numbers = self.rule, self.name, self.has_numbers
         entry.plan = plan = over_sizes(self.plan, sizes)
@@ -198,7 +203,8 @@ class DeviceEntry:
         return entry
 
     def over_rows(self, sizes: Sizes, inner: int) -> DeviceEntry:
-        """Return the entry for operands of other sizes: see `_likeness_of_rows`."""
+        """Return an entry for operands that differ from those of this entry only in their sizes. As
+        in this entry, some of the operands are rows: see `_likeness_of_rows`."""
         plan = over_rows(self.plan, sizes, inner)
         made = DeviceEntry(self.rule, self.name, plan, ())
         made.has_numbers = self.has_numbers
@@ -223,6 +229,7 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                # The other operands of a CPU scalar may be tensors of a device.
+                # A CPU scalar may be combined with tensors of a device. The kernel gets its value
+                # as a number.
                 operands.append(x._get_array().item())
         self.launch(device.index, tuple(operands), params)

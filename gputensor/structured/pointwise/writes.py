@@ -36,8 +36,8 @@ def writing(op: str, family: str, loop: str, geometry: Geometry, place: device) 
 
 
 def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
-    """Return the plan of a write to all elements. For a row-major tensor, derive it from the plan
-    for other sizes if there is one."""
+    """Return the plan of a write to all elements. For a row-major tensor, derive the plan from a
+    cached plan for other sizes if possible."""
     table = operators.fill__Scalar.table
     alike = (_planned, op, family, geometry.dtype, place)
     is_derived = geometry.is_row_major and geometry.ndim and geometry.numel
@@ -52,15 +52,15 @@ def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
 
 
 def writer(launch: Any, place: device, scalars: tuple[Any, ...]) -> Callable[[int], None]:
-    """Return a function of an address. It runs a launch with these scalars on the tensor at the
-    address."""
+    """Return a function that takes an address and runs the launch with these scalars on the tensor
+    at this address."""
     run, pack, tail = numbered(launch, place.index or 0, (None,), scalars)
     return lambda address: run(pack(address, tail))
 
 
 def zeroing(geometry: Geometry, place: device) -> Callable[[int], None] | None:
-    """Return a function of an address that writes zero bytes over a dense geometry. Return None if
-    the device's runtime has no `memset_async`."""
+    """Return a function that takes the address of a tensor with a dense geometry and sets its bytes
+    to zero. Return None if the device's runtime has no `memset_async`."""
     found, index, nbytes = runtime.of(place.type), place.index, geometry.nbytes
     if not hasattr(found, "memset_async"):
         return None

@@ -1,1 +1,2 @@
-"""Conditions and forms of short cuts: see Note [Short cuts] in dispatch/shortcuts.py."""
+"""Functions that make and store the short cuts of operators: see Note [Short cuts] in
+dispatch/shortcuts.py."""

@@ -1,4 +1,4 @@
-"""Short cuts of CPU calls with arguments other than operands: see Note [Short cuts] in dispatch.
+"""Short cuts of CPU calls that have params as well as operands: see Note [Short cuts] in dispatch.
 
 They are for operators that compute a new tensor by one loop: products, reductions, scans, softmax,
 and pointwise operators with params. A short cut is made for the params of one call, because most
@@ -36,16 +36,16 @@ _now = state.get
 
 # The types of params that a short cut may keep. All of them are immutable.
 _KEPT = NUMBERS | {type(None), str, dtype}
-# For each number of operands (1, 2 and 3), the form, and the maximum number of params that it
-# takes.
+# For calls with 1, 2 and 3 operands: a function that makes the short cut, and the maximum number of
+# params that it supports.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
 _LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """Return the pair of functions by which a short cut records a call as the Autograd kernel does,
-    if an operand requires grad. Short cuts do not call the pair below autograd (`tls.BELOW`), that
-    is, in a recorded call or in a derivative.
+    """Return the pair of functions with which a short cut records a call if an operand requires
+    grad. They do what the Autograd kernel does. Short cuts do not call them below autograd
+    (`tls.BELOW`), that is, in a recorded call or in a derivative.
 
     behind: the arguments after the operands.
     """
@@ -139,9 +139,9 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut for a composite kernel that only calls another operator, with the kernel's
-    operand and the arguments `behind`. The short cut calls the short cut of that operator. `jumps`
-    must declare that `kernel` makes this call."""
+    """Store a short cut for a composite kernel that only calls one other operator, with its own
+    operand and the arguments `behind`. The short cut calls the other operator's short cut. to: the
+    other operator's table. `jumps` must declare that `kernel` makes this call."""
     place = args[0]._device
     inner = shortcuts.left(to, args[0]._geometry, place)
     if inner is not None and all(map(is_kept, behind)):
@@ -225,8 +225,8 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker |
 
 
 def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
-    """Return a function of values. It allocates an array, calls loop(*values, array), and returns
-    the array."""
+    """Return a function that takes values, allocates an array, calls loop(*values, array), and
+    returns the array."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def into(*values: Any) -> Any:
@@ -261,8 +261,8 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
     """Return the maker for loop(x, *others, *behind, x), which writes to its first operand."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # One function for any number of operands. A separate function for each number would save
-        # only a tenth of the time.
+        # This function takes any number of operands. Separate functions for 1, 2 and 3 operands
+        # would save only a tenth of the time.
         def short(self: Any, *rest: Any) -> Any:
             others, given = rest[: count - 1], rest[count - 1 :]
             if not all(map(is_, given, params)) and not are_equal(given, params):
@@ -288,7 +288,7 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
 
 def filling(geometry: Geometry) -> ShortCut | None:
     """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check.
-    Return None for dtypes to which NumPy's `fill` casts differently than the kernel."""
+    Return None if NumPy's `fill` does not cast numbers to the dtype as the kernel does."""
     fits = fits_in(geometry)
     if fits is None or not geometry.numel:
         return None
@@ -308,14 +308,15 @@ def filling(geometry: Geometry) -> ShortCut | None:
     return short
 
 
-# kind of a NumPy dtype -> the types of numbers that an array's `fill` casts like the kernel of
-# `fill_`.
+# Maps the kind of a NumPy dtype to types of numbers. NumPy's `fill` casts numbers of these types as
+# the kernel of `fill_` does.
 _FILLED = {"f": (float, int, bool), "i": (int, bool), "u": (int, bool), "b": (bool,)}
 
 
 def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
-    """Return a function that tests a number. The test is True if an array's `fill` casts the number
-    like the kernel of `fill_`, without a check. Return None if the dtype has no such numbers."""
+    """Return a function that takes a number. It returns True if NumPy's `fill` and the kernel of
+    `fill_` cast the number to the same value, so that no check is needed. Return None if the dtype
+    has no such numbers."""
     kind = geometry.dtype.np.kind
     of = _FILLED.get(kind)
     # Every floating dtype represents numbers in this range. Every integer dtype represents 0 to

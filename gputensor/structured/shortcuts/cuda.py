@@ -33,7 +33,7 @@ _ALIGNED = 15  # These low bits of an address must be 0.
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Store the functional form's short cut for an entry's operands.
+    """Store the short cut of the functional form for operands that have this entry.
 
     key: the geometry, the device and the low address bits of the first operand. Then, for the
     second operand, its geometry and low address bits or, if it is a number, its type.
@@ -54,8 +54,8 @@ def learn_with_params(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
     launch: Any,
 ) -> None:  # fmt: skip
-    """Store the short cut of a kernel with one operand for these params, such as the dimensions and
-    the dtype of a reduction."""
+    """Store the short cut of a kernel with one operand, for calls with these params. The params
+    are, for example, the dimensions and the dtype of a reduction."""
     x, *params = args
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):

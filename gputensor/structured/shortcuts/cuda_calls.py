@@ -1,4 +1,4 @@
-"""Short cuts of CUDA calls with any arguments that end in one launch: see Note [Short cuts] in
+"""Short cuts of CUDA calls that run one launch and have any arguments: see Note [Short cuts] in
 dispatch.
 
 A short cut is for the geometries of the tensors and the values of all other arguments in one call.

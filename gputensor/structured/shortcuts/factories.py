@@ -33,9 +33,9 @@ filled_with, _REPEATED = forms.filled, (forms.repeated_1, forms.repeated_2, form
 def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
-    """Store the short cuts of a factory: for calls that omit the default arguments, and for calls
-    that pass them. The short cuts are dropped if the default dtype changes. A call that omits the
-    device checks the default device.
+    """Store the short cuts of a factory, for calls that pass the dtype and the device, and for
+    calls that omit them. The short cuts are dropped if the default dtype changes. A short cut for
+    calls without a device checks that the default device is the CPU.
 
     front: the arguments before the dtype. unnamed: the dtype of calls without a dtype argument, if
     it is not the default dtype.
@@ -53,8 +53,8 @@ def learn_numbers(
     table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor, array: Callable[[], Any],
     unnamed: Any = None,
 ) -> None:  # fmt: skip
-    """Store the short cuts of a factory of up to three numbers, once a call with them is repeated.
-    array: a function that makes the result's array. unnamed: as in `leave`."""
+    """Store the short cuts of a factory that takes up to three numbers, once a call with the same
+    numbers is repeated. array: a function that makes the result's array. unnamed: as in `leave`."""
     shape = made._geometry
     known = seen(shape, (table.operator.name, numbers))
     if shortcuts.is_due(known, table):
@@ -67,7 +67,8 @@ def learn_numbers(
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
-    """Return a function that makes the array of a tensor like `made`, filled with one value."""
+    """Return a function that makes an array of this geometry, filled with the first element of
+    `made`. Return None if the geometry has no elements."""
     if not geometry.numel:
         return None
     sizes, element = geometry.sizes, geometry.dtype.np

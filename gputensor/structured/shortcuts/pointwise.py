@@ -29,7 +29,7 @@ _now = state.get
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Store the functional form's short cut for an entry's operands."""
+    """Store the short cut of the functional form for operands that have this entry."""
     entry.is_fresh = False
     if not fits(entry):
         return
@@ -56,7 +56,8 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _number_first(loop: Any, geometry: Any, recorded: Around) -> ShortCut:
-    """Return the short cut (number, tensor) -> the loop's result."""
+    """Return the short cut for calls with a number as the first operand and a tensor as the
+    second."""
     begin, finish = recorded
 
     def short(self: Any, other: Any) -> Any:
@@ -82,9 +83,9 @@ def _number_first(loop: Any, geometry: Any, recorded: Around) -> ShortCut:
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """Return a list [function, behind]. Within a block of `gt.fuse`, a short cut calls the
-    function. The first function calls the table's kernel. `_Known` in fusion/record/quick.py
-    replaces it by a function for these operands."""
+    """Return a list [function, behind]. In a block of `gt.fuse`, a short cut calls this function.
+    At first, it calls the table's kernel. Later, `_Known` in fusion/record/quick.py puts a function
+    for these operands in its place."""
 
     def first(*operands: Any) -> Any:
         kernel = table[FUSED]

@@ -94,8 +94,8 @@ def learn(
 
 
 def _taking(geometry: Geometry) -> Callable[[Any], Tensor | None]:
-    """Return a function of a new array. It returns a tensor over the array, or None if the array
-    does not have this layout and must be copied."""
+    """Return a function that takes a new array. It returns a tensor over the array, or None if the
+    array does not have this layout and must be copied."""
     sizes, strides, element = geometry.sizes, geometry.stride_bytes, geometry.dtype.np
 
     def take(array: Any) -> Tensor | None:

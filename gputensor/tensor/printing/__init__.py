@@ -72,7 +72,8 @@ def get_printoptions() -> dict[str, Any]:
 
 @contextmanager
 def printoptions(**options: Any) -> Iterator[None]:
-    """`with printoptions(precision=2):` changes the options for the block."""
+    """Context manager `with printoptions(precision=2):`, which changes the print options in the
+    block."""
     before = get_printoptions()
     set_printoptions(**options)
     try:

@@ -49,14 +49,15 @@ def _rebuilt(like: Any, made: Any) -> Any:
         return made
 
 
-# Class or classes of items -> function of (batch, collate_fn_map=...) that combines them.
+# Maps a class, or a tuple of classes, to the function that combines its items. The function is
+# called as function(batch, collate_fn_map=...).
 Collate = Callable[..., Any]
 default_collate_fn_map: dict[type | tuple[type, ...], Collate] = {}
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Collate] | None = None) -> Any:
-    """Combine items by the function that the map has for their class or a base class. Mappings and
-    sequences of equal structure are combined element by element.
+    """Combine items with the function that `collate_fn_map` has for their class or a base class.
+    Mappings and sequences of equal structure are combined element by element.
 
     Raises: ArgumentTypeError for items of other classes; ArgumentValueError for sequences of
     different lengths.

@@ -247,7 +247,7 @@ class _Workers:
             process = context.Process(target=work, args=args, daemon=True)
             with _memory():
                 process.start()
-            reader.close()  # so that a write to a worker that has ended fails and does not block
+            reader.close()  # a write to a worker that has ended then fails instead of blocking
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)
@@ -268,7 +268,7 @@ class _Workers:
     def batches(self, loader: DataLoader) -> Iterator[Any]:
         """Yield the batches of one pass, in the order of the requests."""
         requests = loader._requests()
-        waiting: dict[int, int] = {}  # number of a request -> number of its worker
+        waiting: dict[int, int] = {}  # maps the number of a request to that of its worker
         answers: dict[int, Any] = {}
         running = list(range(self.count))
         first = self.number

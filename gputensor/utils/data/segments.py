@@ -38,7 +38,7 @@ from ...tensor.tensor import Tensor
 
 # Smaller storages are pickled, because a segment costs about 60 us.
 LEAST_BYTES = 1 << 18
-# The number of descriptors sent in one message, of which the kernel accepts at most 253.
+# The maximum number of file descriptors in one message. The kernel accepts at most 253.
 _MOST = 128
 # Number of unused segments that a worker keeps.
 _MOST_SPARE = 4
@@ -106,8 +106,8 @@ _received = threading.local()  # .storages: the storages of the batch that this 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Return the C library, because Python's `mmap` would keep a descriptor open for each
-    mapping."""
+    """Return the C library. Its `mmap` is used because Python's `mmap` would keep a descriptor open
+    for each mapping."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
@@ -152,7 +152,8 @@ def _made(nbytes: int) -> _Segment:
 
 
 def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
-    """Return an uninitialised contiguous tensor in a segment, or None if it would be too small."""
+    """Return an uninitialised contiguous tensor in a segment. Return None if the tensor is too
+    small for a segment, or if the system does not support segments."""
     shape = contiguous_geometry(tuple(sizes), element)
     nbytes = shape.numel * element.itemsize
     if not is_available or nbytes < LEAST_BYTES:
@@ -171,7 +172,7 @@ def dumps(batch: Any, channel: Any) -> bytes:
     if channel is not None:
 
         def reduce(storage: Storage) -> tuple[Any, ...]:
-            # empty storages, and storages on other devices, cannot be mapped
+            # Pickle storages that are small, not on the CPU, or beyond the first _MOST.
             if storage.device is not CPU or storage._nbytes < LEAST_BYTES or len(sent) == _MOST:
                 return reduce_storage(storage)
             if storage not in _segments:
