@@ -22,9 +22,11 @@ _GROUPS = {
     "FLOATS": "f16 bf16 f32 f64".split(),
 }
 FAMILIES = ("activation", "binary", "comparison", "criterion", "special", "ternary", "unary")
-# Of the family special, only polynomials are compiled. Other C++ functions are as slow as SciPy's,
-# and the tests expect exactly the rounding errors of SciPy's functions.
-_POLYNOMIAL = re.compile(r"\b(recurrence|chebyshev)\(")
+# Functors of the family special that are compiled: polynomials, and functions without branches,
+# which vectorise. Other C++ functions are as slow as SciPy's.
+_COMPILED = re.compile(
+    r"\b(recurrence|chebyshev|inverse_erf|normal_below|log_odds|log_gamma)\b|\b(scaled_i|i)[01]"
+)
 _FUNCTOR = re.compile(r"^struct (\w+) .*?^\};", re.DOTALL | re.MULTILINE)
 # Pattern of function calls. A functor with such a call is compiled for complex dtypes only on GPUs,
 # because on the CPU NumPy's complex functions are as fast.
@@ -55,7 +57,7 @@ def _functors(family: str) -> dict[str, str]:
     found = {functor[1]: functor[0] for functor in _FUNCTOR.finditer(text)}
     if family != "special":
         return found
-    return {name: functor for name, functor in found.items() if _POLYNOMIAL.search(functor)}
+    return {name: functor for name, functor in found.items() if _COMPILED.search(functor)}
 
 
 def _items(loop: str, dtypes: list[Any]) -> list[str]:

@@ -48,12 +48,14 @@
   FLOATS(X, binary_cross_entropy_backward)
 
 #define SPECIAL_LOOPS(X) \
-  FLOATS(X, chebyshev_polynomial_t) FLOATS(X, chebyshev_polynomial_u) \
-  FLOATS(X, chebyshev_polynomial_v) FLOATS(X, chebyshev_polynomial_w) \
-  FLOATS(X, shifted_chebyshev_polynomial_t) FLOATS(X, shifted_chebyshev_polynomial_u) \
-  FLOATS(X, shifted_chebyshev_polynomial_v) FLOATS(X, shifted_chebyshev_polynomial_w) \
-  FLOATS(X, hermite_polynomial_h) FLOATS(X, hermite_polynomial_he) \
-  FLOATS(X, laguerre_polynomial_l) FLOATS(X, legendre_polynomial_p)
+  FLOATS(X, lgamma) FLOATS(X, logit) FLOATS(X, erfinv) FLOATS(X, i0) FLOATS(X, ndtr) \
+  FLOATS(X, i0e) FLOATS(X, i1) FLOATS(X, i1e) FLOATS(X, chebyshev_polynomial_t) \
+  FLOATS(X, chebyshev_polynomial_u) FLOATS(X, chebyshev_polynomial_v) \
+  FLOATS(X, chebyshev_polynomial_w) FLOATS(X, shifted_chebyshev_polynomial_t) \
+  FLOATS(X, shifted_chebyshev_polynomial_u) FLOATS(X, shifted_chebyshev_polynomial_v) \
+  FLOATS(X, shifted_chebyshev_polynomial_w) FLOATS(X, hermite_polynomial_h) \
+  FLOATS(X, hermite_polynomial_he) FLOATS(X, laguerre_polynomial_l) \
+  FLOATS(X, legendre_polynomial_p)
 
 #define TERNARY_LOOPS(X) \
   FLOATS(X, larger_backward) INTEGERS(X, addcmul) FLOATS(X, addcmul) X(addcmul, c64) \

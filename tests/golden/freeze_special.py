@@ -9,6 +9,8 @@ from typing import Any
 import mpmath as mp
 
 _NODES = 64
+# A result of f32 needs no coefficients below this.
+_F32_LEAST = 1e-11
 
 
 def series(f: Callable[[Any], Any]) -> list[Any]:
@@ -78,12 +80,14 @@ def text() -> str:
     mp.mp.dps = 40
     lines = []
     for name, f in SERIES.items():
-        found = [f"{float(x)!r}" for x in series(f)]
-        lines.append(f"DEVICE f64 {name}(f64 t) {{")
+        found = series(f)
+        texts = [f"{float(x)!r}" for x in found]
+        some = sum(abs(float(x)) >= _F32_LEAST for x in found)
+        lines.append(f"template <class T = f64> DEVICE f64 {name}(f64 t) {{")
         lines.append("  const f64 c[] = {")
-        for start in range(0, len(found), 3):
-            lines.append("      " + ", ".join(found[start : start + 3]) + ",")
-        lines += ["  };", "  return series(c, t);", "}", ""]
+        for start in range(0, len(texts), 3):
+            lines.append("      " + ", ".join(texts[start : start + 3]) + ",")
+        lines += ["  };", f"  return series<T, {some}>(c, t);", "}", ""]
     return "\n".join(lines)
 
 

@@ -1,9 +1,10 @@
-"""Special functions return for degrees and dimensions that could make their loops endless."""
+"""Special functions: the rounding errors of compiled ones, and calls that could be endless."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import gputensor as gt
@@ -30,6 +31,47 @@ def test_polynomials_of_any_degree_end(name: str, device: str) -> None:
     assert found[:5] == [1, 0, 0, 0, 0] and all(map(math.isnan, found[5:]))
     assert all(map(math.isnan, polynomial(x, BEYOND).tolist()))
     assert math.isfinite(polynomial(x, 3).tolist()[0])
+
+
+# The range of arguments, and the greatest difference from SciPy's f64 results in ulps of f64.
+COMPILED = {
+    "erfinv": (-1, 1, 8), "i0": (-80, 80, 16), "i0e": (-80, 80, 16), "i1": (-80, 80, 32),
+    "i1e": (-80, 80, 32), "logit": (0, 1, 4), "ndtr": (-5, 5, 64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*COMPILED, "lgamma"])
+def test_results_are_those_of_scipy_in_f64(name: str) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    low, high, most = COMPILED.get(name, (0, 300, 64))
+    random = np.random.default_rng(0)
+    ends = [low, high, 0.5, 1, 2, math.nan, math.inf, 1e-30]
+    inside = random.uniform(low, high, 3000)
+    for dtype in (np.float64, np.float32, np.float16):
+        x = np.concatenate([inside, inside * 1e-3, ends]).astype(dtype)
+        exact = getattr(scipy, "gammaln" if name == "lgamma" else name)(x.astype(np.float64))
+        if name == "lgamma":  # relative errors of SciPy's function are large near its zeros
+            x, exact = x[np.abs(exact) > 1e-3], exact[np.abs(exact) > 1e-3]
+        made = getattr(gt.special, "gammaln" if name == "lgamma" else name)(gt.from_numpy(x))
+        found = made.numpy()
+        limit = most if dtype is np.float64 else 2 if name == "logit" else 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = exact.astype(dtype)
+            is_near = np.abs(found - wanted) <= limit * np.spacing(np.abs(wanted))
+        is_right = is_near | (found == wanted) | np.isnan(found) & np.isnan(wanted)
+        assert is_right.all(), x[~is_right]
+
+
+def test_zeros_and_ends_are_exact() -> None:
+    for dtype in (gt.float32, gt.float64):
+        x = gt.tensor([0.0, 1.0, 2.0], dtype=dtype)
+        assert gt.lgamma(x).tolist() == [math.inf, 0, 0] and gt.i0(x)[0] == 1
+        assert gt.special.i0e(x)[0] == 1 and gt.special.i1(x)[0] == 0
+        assert gt.erfinv(x)[:2].tolist() == [0, math.inf] and gt.erfinv(x).isnan()[2]
+        assert gt.logit(gt.tensor([0.0, -0.0, 0.5, 1.0], dtype=dtype)).tolist() == [
+            -math.inf, -math.inf, 0, math.inf,
+        ]  # fmt: skip
+    assert gt.logit(gt.tensor([5e-324], dtype=gt.float64)).item() == pytest.approx(-744.4400719)
 
 
 def test_mvlgamma_of_a_dimension_that_no_memory_holds() -> None:

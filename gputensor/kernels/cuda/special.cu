@@ -6,7 +6,8 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers  computed in f64 for all dtypes, then rounded (include/math/special.cuh).
+// Numbers  computed in f64 for all dtypes, then rounded (include/math/special.cuh); logit in the
+//          type of its input.
 #include "math/arithmetic.cuh"
 #include "pointwise/computed.cuh"
 #include "math/special.cuh"
@@ -98,9 +99,9 @@ struct erfcx : takes<1, 0> {
 };
 
 struct erfinv : takes<1, 0> {
-  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
-  static APART f64 of_f64(f64 x) {
-    return inverse_erf(x);
+  template <class T> static DEVICE T of(T x) { return (T)for_t<T>((f64)x); }
+  template <class T> static APART f64 for_t(f64 x) {
+    return inverse_erf<T>(x);
   }
 };
 
@@ -119,30 +120,30 @@ struct hermite_polynomial_he : takes<2, 0> {
 };
 
 struct i0 : takes<1, 0> {
-  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
-  static APART f64 of_f64(f64 x) {
-    return i0_of(x);
+  template <class T> static DEVICE T of(T x) { return (T)for_t<T>((f64)x); }
+  template <class T> static APART f64 for_t(f64 x) {
+    return i0_of<T>(x);
   }
 };
 
 struct i0e : takes<1, 0> {
-  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
-  static APART f64 of_f64(f64 x) {
-    return scaled_i0(x);
+  template <class T> static DEVICE T of(T x) { return (T)for_t<T>((f64)x); }
+  template <class T> static APART f64 for_t(f64 x) {
+    return scaled_i0<T>(x);
   }
 };
 
 struct i1 : takes<1, 0> {
-  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
-  static APART f64 of_f64(f64 x) {
-    return i1_of(x);
+  template <class T> static DEVICE T of(T x) { return (T)for_t<T>((f64)x); }
+  template <class T> static APART f64 for_t(f64 x) {
+    return i1_of<T>(x);
   }
 };
 
 struct i1e : takes<1, 0> {
-  template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
-  static APART f64 of_f64(f64 x) {
-    return scaled_i1(x);
+  template <class T> static DEVICE T of(T x) { return (T)for_t<T>((f64)x); }
+  template <class T> static APART f64 for_t(f64 x) {
+    return scaled_i1<T>(x);
   }
 };
 
@@ -177,10 +178,22 @@ struct legendre_polynomial_p : takes<2, 0> {
 };
 
 struct lgamma : takes<1, 0> {
+#ifdef GPUTENSOR_LOOPS
+  template <class T> static DEVICE T of(T x) { return (T)log_gamma((f64)x); }
+  // See Note [Rare elements] in math/elementary.cuh. log_gamma is not accurate enough for f64.
+  template <class T> static DEVICE bool is_rare(T x) {
+    return sizeof(T) == sizeof(f64) || !(x > 0 && x < (T)3e38);
+  }
+  template <class T> static DEVICE T rare(T x) {
+    int sign;
+    return is_finite(x) ? (T)lgamma_r(x, &sign) : x * x;
+  }
+#else
   template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }
   static APART f64 of_f64(f64 x) {
     return is_finite(x) ? ::lgamma(x) : x * x;
   }
+#endif
 };
 
 struct log_ndtr : takes<1, 0> {
@@ -192,11 +205,8 @@ struct log_ndtr : takes<1, 0> {
 
 struct logit : takes<1, 1> {
   template <class T> static DEVICE T of(T x, T eps) {
-    if (eps >= 0) x = x < eps ? eps : x > (T)1 - eps ? (T)1 - eps : x;
-    return (T)of_f64((f64)x);
-  }
-  static APART f64 of_f64(f64 x) {
-    return ::log(x / (1 - x));
+    const T low = eps, high = (T)1 - eps, inside = x < low ? low : x > high ? high : x;
+    return log_odds(eps >= 0 ? inside : x);
   }
 };
 

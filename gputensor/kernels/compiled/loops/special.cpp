@@ -1,4 +1,5 @@
-// Loops of family special: the polynomials of kernels/cuda/special.cu.
+// Loops of family special: those functors of kernels/cuda/special.cu that codegen/emit/loops.py
+// selects.
 #include "elementwise.h"
 
 namespace CAPABILITY {
@@ -6,7 +7,7 @@ namespace CAPABILITY {
 #include "loops.h"
 
 static const abi::LoopEntry loops[] = {
-#define X(OP, T) entry<op::OP, 2, 0, T>(#OP),
+#define X(OP, T) entry<op::OP, op::OP::inputs, op::OP::scalars, T>(#OP),
     SPECIAL_LOOPS(X)
 #undef X
 };

@@ -2,14 +2,14 @@
 #ifndef GPUTENSOR_SPECIAL
 #define GPUTENSOR_SPECIAL
 
-#include "math/arithmetic.cuh"
+#include "math/functions.cuh"
 #include "math/special_series.cuh"
 
 // Values that are computed once for all elements of a thread.
 #ifdef __CUDA_ARCH__
 #define APART __device__ __noinline__
 #else
-#define APART __device__ inline
+#define APART DEVICE
 #endif
 
 #define PI 3.141592653589793
@@ -46,21 +46,57 @@ DEVICE f64 inverse_erfc(f64 q) {
   return y;
 }
 
-DEVICE f64 inverse_erf(f64 x) {
-  const f64 size = fabs(x);
-  if (!(size < 1)) return size == 1 ? x * infinite() : not_a_number();
-  // Winitzki's approximation, which has three correct digits, then Halley's method.
-  const f64 part = log1p(-size * size), middle = 4.330746750799873 + part / 2;
-  f64 y = sqrt(fmax(sqrt(middle * middle - part / 0.147) - middle, 0.0));
-  for (int k = 0; k < 3; ++k) {
-    const f64 off = size > 0.5 ? (1 - size) - erfc(y) : erf(y) - size;
-    const f64 step = off * 0.886226925452758 * exp_square(y);
-    y -= step / (1 + y * step);
-  }
-  return copysign(y, x);
+// c[0] + c[1] x + …, by Horner's scheme.
+template <int N> DEVICE f64 polynomial(const f64 (&c)[N], f64 x) {
+  f64 sum = c[N - 1];
+#ifdef GPUTENSOR_LOOPS
+#pragma GCC unroll 64
+#else
+#pragma unroll
+#endif
+  for (int k = N - 2; k >= 0; --k) sum = math_fma(sum, x, c[k]);
+  return sum;
 }
 
-DEVICE f64 normal_below(f64 x) { return 0.5 * erfc(-x * 0.7071067811865476); }
+// erfinv(x) with a relative error of 2^-29, from minimax polynomials in -log(1 - x^2) or in its
+// square root; then for T = f64 one step of Halley's method. Without branches, so that it
+// vectorises. Source: bench/accuracy/minimax.py.
+template <class T> DEVICE f64 inverse_erf(f64 x) {
+  const f64 near[] = {
+      0.8862269259235911,     0.23201364115557443,    0.011549563617825002,
+      -0.002335838371947844,  -0.00012682926024389554, 4.55140353742689e-05,
+      2.5551903453971006e-06, -1.1064434805717342e-06, -7.833651305993608e-08,
+      5.314256789569484e-08,  -7.56927503443798e-09,  4.962846358915714e-10,
+      -1.3092925197234104e-11,
+  };
+  const f64 far[] = {
+      -0.3122452800795694,   1.8427974978371282,    -1.2827853068901656,    0.9985786873295702,
+      -0.48409992325437784,  0.15880098177414598,   -0.036477194911945655,  0.00590606426055744,
+      -0.0006627992934065655, 4.9192580260298286e-05, -2.175566825958394e-06, 4.346328135698133e-08,
+  };
+  const f64 size = math_abs(x), w = -math_log1p(-x * x);
+  const f64 from_w = size * polynomial(near, w), from_root = polynomial(far, math_sqrt(w));
+  f64 y = w < 6.25 ? from_w : from_root;
+  if constexpr (sizeof(T) == sizeof(f64)) {
+    const f64 below = math_erf(y) - size, above = (1 - size) - math_erfc(y);
+    const f64 step = (size > 0.5 ? above : below) * 0.886226925452758 * math_exp(y * y);
+    y -= step / (1 + y * step);
+  }
+  const f64 beyond = size == 1 ? infinite() : not_a_number();
+  return math_copysign(size < 1 ? y : beyond, x);
+}
+
+// log(x / (1 - x)). The logarithm of the odds or of their inverse, whichever is at least 1, has no
+// cancellation near 1/2.
+template <class T> DEVICE T log_odds(T x) {
+  const T least = x < (T)0.5 ? x + (T)0 : 1 - x;  // the sum is 0 if x is -0
+  const bool overflows = math_abs(least) < (sizeof(T) < sizeof(f64) ? (T)1e-36 : (T)1e-300);
+  const T odds = math_abs(2 * x - 1) / (overflows ? least * (T)18446744073709551616.0 : least);
+  const T log_of_scale = overflows ? (T)44.3614195558365 : (T)0;  // log(2^64)
+  return math_copysign(math_log1p(odds) + log_of_scale, x - (T)0.5);
+}
+
+DEVICE f64 normal_below(f64 x) { return 0.5 * math_erfc(-x * 0.7071067811865476); }
 
 DEVICE f64 log_normal_below(f64 x) {
   if (x < -1) return log(scaled_erfc(-x * 0.7071067811865476) / 2) - x * x / 2;
@@ -69,12 +105,25 @@ DEVICE f64 log_normal_below(f64 x) {
 
 DEVICE f64 normal_quantile(f64 p) {
   if (!(p > 0 && p < 1)) return p == 0 ? -infinite() : p == 1 ? infinite() : not_a_number();
-  if (fabs(p - 0.5) < 0.4) return 1.4142135623730951 * inverse_erf(2 * p - 1);
+  if (fabs(p - 0.5) < 0.4) return 1.4142135623730951 * inverse_erf<f64>(2 * p - 1);
   const f64 size = 1.4142135623730951 * inverse_erfc(2 * (p < 0.5 ? p : 1 - p));
   return p < 0.5 ? -size : size;
 }
 
 // --- the gamma function's family -----------------------------------------------------------------
+
+// log(gamma(x)) for x > 0, with an absolute error of 1e-14: Stirling's series for x + 8 or, from
+// x = 8 on, for x. Without branches, so that it vectorises.
+DEVICE f64 log_gamma(f64 x) {
+  const bool is_small = x < 8;
+  const f64 product = x * (x + 1) * (x + 2) * (x + 3) * ((x + 4) * (x + 5) * (x + 6) * (x + 7));
+  const f64 y = is_small ? x + 8 : x, z = 1 / (y * y);
+  const f64 tail = (1. / 12 - z * (1. / 360 - z * (1. / 1260 - z * (1. / 1680 - z * (1. / 1188 -
+                   z * (691. / 360360 - z * (1. / 156))))))) / y;
+  const f64 made = (y - 0.5) * math_log(y) - y + 0.9189385332046727 + tail;
+  const f64 shifted = made - math_log(is_small ? product : 1.0);
+  return x == 1 || x == 2 ? 0 : shifted;
+}
 
 DEVICE f64 digamma_of(f64 x) {
   if (x == 0) return copysign(infinite(), -x);
@@ -180,32 +229,35 @@ DEVICE f64 gamma_part(f64 a, f64 x, bool is_upper) {
 
 // --- Bessel and Airy functions -------------------------------------------------------------------
 
-DEVICE f64 scaled_i0(f64 x) {
-  const f64 size = fabs(x);
-  return size <= 8 ? i0_near(size / 4 - 1) : i0_far(16 / size - 1) / sqrt(size);
+template <class T> DEVICE f64 scaled_i0(f64 x) {
+  const f64 size = math_abs(x);
+  const f64 made =
+      size <= 8 ? i0_near<T>(size / 4 - 1) : i0_far<T>(16 / size - 1) / math_sqrt(size);
+  return size == 0 ? 1 : made;
 }
 
-DEVICE f64 scaled_i1(f64 x) {
-  const f64 size = fabs(x);
-  const f64 made = size <= 8 ? i1_near(size / 4 - 1) * size : i1_far(16 / size - 1) / sqrt(size);
-  return copysign(made, x);
+template <class T> DEVICE f64 scaled_i1(f64 x) {
+  const f64 size = math_abs(x);
+  const f64 made =
+      size <= 8 ? i1_near<T>(size / 4 - 1) * size : i1_far<T>(16 / size - 1) / math_sqrt(size);
+  return math_copysign(made, x);
 }
 
 // exp(|x|) * scaled, correct even if exp(|x|) overflows.
 DEVICE f64 grown(f64 x, f64 scaled) {
-  const f64 half = exp(fabs(x) / 2);
+  const f64 half = math_exp(math_abs(x) / 2);
   return half * scaled * half;
 }
 
-DEVICE f64 i0_of(f64 x) { return grown(x, scaled_i0(x)); }
-DEVICE f64 i1_of(f64 x) { return grown(x, scaled_i1(x)); }
+template <class T> DEVICE f64 i0_of(f64 x) { return grown(x, scaled_i0<T>(x)); }
+template <class T> DEVICE f64 i1_of(f64 x) { return grown(x, scaled_i1<T>(x)); }
 
 DEVICE f64 k_of(f64 x, int order, bool is_scaled) {
   if (!(x > 0)) return x == 0 ? infinite() : not_a_number();
   if (x <= 2) {
     const f64 t = x * x / 2 - 1;
-    const f64 made = order ? log(x / 2) * i1_of(x) + k1_near(t) / x
-                           : k0_near(t) - log(x / 2) * i0_of(x);
+    const f64 made = order ? log(x / 2) * i1_of<f64>(x) + k1_near(t) / x
+                           : k0_near(t) - log(x / 2) * i0_of<f64>(x);
     return is_scaled ? exp(x) * made : made;
   }
   const f64 t = 4 / x - 1;
