@@ -73,14 +73,20 @@ def _heights(y: Tensor, axis: int) -> Tensor:
     return ahead + behind
 
 
-def _trapezoid(op: str, y: Tensor, x: Any, dim: int) -> tuple[Tensor, int]:
-    """Return the areas of the trapezoids between neighbouring points, and the dimension."""
+def _axis(op: str, y: Tensor, x: Any, dim: int) -> int:
+    """Check the points and the heights of an integral. Return its dimension."""
     axis = arguments.dim(op, dim, y._geometry.ndim)
     if y._geometry.ndim == 0:
         raise errors.wrong_shape(op, "y", "have at least one dimension", y)
     for arg, given in (("y", y), ("x", x)):
         if isinstance(given, Tensor) and given._geometry.dtype.category == BOOL:
             raise errors.wrong_dtype(op, arg, "not be bool", given)
+    return axis
+
+
+def _trapezoid(op: str, y: Tensor, x: Any, dim: int) -> tuple[Tensor, int]:
+    """Return the areas of the trapezoids between neighbouring points, and the dimension."""
+    axis = _axis(op, y, x, dim)
     width: Any = _widths(op, y, x, axis) if isinstance(x, Tensor) else x
     return _heights(y, axis) * width / 2.0, axis
 
@@ -99,8 +105,14 @@ def _step(op: str, dx: Any) -> Any:
 
 
 def trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
-    areas, axis = _trapezoid("trapezoid", y, _step("trapezoid", dx), dim)
-    return calls.sum_dim_IntList(areas, (axis,), False)
+    """Return the sum of all heights without half of the first and of the last one, times dx.
+    Source: aten/src/ATen/native/Integration.cpp, do_trapezoid."""
+    step, axis = _step("trapezoid", dx), _axis("trapezoid", y, dx, dim)
+    total = calls.sum_dim_IntList(y, (axis,), False)
+    if y._geometry.sizes[axis] == 0:
+        return total * 0.5
+    first, last = [calls.select_int(y, axis, place) for place in (0, -1)]
+    return (total - first * 0.5 - last * 0.5) * step
 
 
 def cumulative_trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:

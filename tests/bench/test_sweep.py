@@ -51,7 +51,7 @@ def test_a_slow_case_needs_a_reason_and_a_wrong_one_has_no_figures(
         "0.10 times as fast as PyTorch, below 0.7",
         "1 slow cases have no reason, such as new float32 1048576",
     ]
-    assert sweep.reason(case | {"size": 1024}) and sweep.reason(case | {"kind": "reduce"})
+    assert sweep.reason(case | {"size": 1024}) and sweep.reason(case | {"kind": "fft"})
     monkeypatch.setattr(sweep, "_agree", lambda *args: False)
     monkeypatch.setattr(peers, "torch", lambda device: TORCH)
     monkeypatch.setattr(peers, "set_threads", lambda name, count: None)

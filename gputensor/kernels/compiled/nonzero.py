@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.dtype import of_ours
+from ...runtime import cpu
 from ..cpu import nonzero as numpys
 from .library import function
 
+_INT64 = np.dtype(np.int64)
 _PER_BLOCK = 4096  # The number of elements per block, as in loops/nonzero.cpp.
 _FEW = 512  # Up to this number of elements, a single NumPy call is faster.
 
@@ -19,7 +21,7 @@ def nonzero(x: np.ndarray) -> np.ndarray:
         return numpys.nonzero(x)
     dense = np.ascontiguousarray(x)
     counts = _counts(dense, short)
-    found = np.empty((x.ndim, int(counts[-1])), np.int64)
+    found = cpu.empty((x.ndim, int(counts[-1])), _INT64)
     find(found, dense, counts, *x.shape)
     return found
 
@@ -36,8 +38,8 @@ def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     if select is None or x.size <= _FEW:
         return numpys.selected(x, mask)
     dense = np.ascontiguousarray(mask)
-    counts = _counts(dense, "b8")
-    found = np.empty(int(counts[-1]), x.dtype)
+    counts = _counts(dense, "bool")
+    found = cpu.empty((int(counts[-1]),), x.dtype)
     select(found, np.ascontiguousarray(x), dense, counts)
     return found
 

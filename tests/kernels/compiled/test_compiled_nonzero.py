@@ -39,6 +39,14 @@ def _layouts(x: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
+def test_no_dtype_is_left_to_numpy(of: Any) -> None:
+    assert library.function("nonzero", f"find {of.short}")
+    assert library.function("nonzero", f"count {of.short}")
+    if not of.is_complex:
+        assert library.function("random", f"bernoulli {of.short}")
+
+
+@pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
 def test_nonzero_finds_what_numpy_finds(of: Any) -> None:
     for sizes in SIZES:
         for share in (0.0, 0.001, 0.5, 1.0):

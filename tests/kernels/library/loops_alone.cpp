@@ -24,7 +24,7 @@ using namespace abi;
 const Capability& here = CAPABILITY::capability;
 
 const int ITEMSIZE[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 4};
-const char* SHORT[] = {"b8",  "u8",  "i8",   "u16", "i16", "u32", "i32",  "u64",
+const char* SHORT[] = {"bool", "u8",  "i8",   "u16", "i16", "u32", "i32",  "u64",
                        "i64", "f16", "bf16", "f32", "f64", "c64", "c128", "c32"};
 const double SPECIAL[] = {0, -0.0, 1, -1, 0.5, 1e-40, 200, INFINITY, -INFINITY, NAN};
 constexpr byte GUARD = 0xA5;

@@ -208,7 +208,7 @@ template <class W> static i64 put_words(const Call& call) {
 
 static const abi::FunctionEntry functions[] = {
 #define X(NAME, T) {"count " NAME, count_marks<T>}, {"find " NAME, find_marks<T>},
-    X("b8", b8) X("u8", u8) X("i8", u8) X("u16", u16) X("i16", u16) X("u32", u32) X("i32", u32)
+    X("bool", b8) X("u8", u8) X("i8", u8) X("u16", u16) X("i16", u16) X("u32", u32) X("i32", u32)
     X("u64", u64) X("i64", u64) X("f16", f16) X("bf16", bf16) X("f32", f32) X("f64", f64)
     X("c64", c64) X("c128", c128)
 #undef X

@@ -170,7 +170,7 @@ static const abi::FunctionEntry functions[] = {
   {#OP " f16", draw<OP<f32>, put<f16>>}, {#OP " bf16", draw<OP<f32>, put<bf16>>}, \
   {#OP " f32", draw<OP<f32>, put<f32>>}, {#OP " f64", draw<OP<f64>, put<f64>>},
 #define WHOLE(OP, MAKE) \
-  {#OP " b8", draw<MAKE, put_whole<b8>>}, {#OP " u8", draw<MAKE, put_whole<u8>>}, \
+  {#OP " bool", draw<MAKE, put_whole<b8>>}, {#OP " u8", draw<MAKE, put_whole<u8>>}, \
   {#OP " i8", draw<MAKE, put_whole<u8>>}, {#OP " u16", draw<MAKE, put_whole<u16>>}, \
   {#OP " i16", draw<MAKE, put_whole<u16>>}, {#OP " u32", draw<MAKE, put_whole<u32>>}, \
   {#OP " i32", draw<MAKE, put_whole<u32>>}, {#OP " u64", draw<MAKE, put_whole<u64>>}, \
