@@ -112,7 +112,8 @@ def trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
     if y._geometry.sizes[axis] == 0:
         return total * 0.5
     first, last = [calls.select_int(y, axis, place) for place in (0, -1)]
-    return (total - first * 0.5 - last * 0.5) * step
+    made: Tensor = (total - first * 0.5 - last * 0.5) * step
+    return made
 
 
 def cumulative_trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:

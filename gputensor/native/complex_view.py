@@ -5,6 +5,8 @@ Source of the semantics: aten/src/ATen/native/ComplexHelper.h and UnaryOps.cpp.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
@@ -12,6 +14,7 @@ from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.keys import CONJUGATE, NEGATIVE, ZERO
 from ..iterator.config import BINARY
 from ..iterator.plan import build
+from ..kernels import stub
 from ..tensor.make import allocate, view_of
 from ..tensor.tensor import Tensor
 from ..structured import missing
@@ -122,8 +125,16 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 # --- complex of reals -----------------------------------------------------------------------------
 
 
-# From this number of elements on, `complex` fills its result by copies that use all threads.
+# From this number of elements on, `complex` fills its result with all threads.
 _MANY = 1 << 16
+
+
+def _joined(array: Any, parts: list[Any]) -> bool:
+    """Write real and imaginary parts to a complex array, all of them row-major. Return False if
+    separate copies are faster."""
+    pairs = array.view(parts[0].dtype).reshape(-1, 2)
+    done: bool = stub.cpu("copy_pieces").join(pairs, [x.reshape(-1, 1) for x in parts], 1)
+    return done
 
 
 def _parts(op: str, names: tuple[str, str], first: Tensor, second: Tensor) -> None:
@@ -139,11 +150,11 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     given = ((real._geometry, real._device), (imag._geometry, imag._device))
     shape = real._geometry
     if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
-        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32.
-            of = shape.dtype.to_complex
-            made = allocate(contiguous_geometry(shape.sizes, of), CPU)
-            array = made._get_array()
-            array.real, array.imag = real._get_array(), imag._get_array()
+        if shape.numel and shape.dtype.itemsize > 2:  # NumPy has no complex32.
+            made = allocate(contiguous_geometry(shape.sizes, shape.dtype.to_complex), CPU)
+            array, parts = made._get_array(), [real._get_array(), imag._get_array()]
+            if shape.numel < _MANY or not _joined(array, parts):
+                array.real, array.imag = parts
             return made
     plan = build("complex", _PAIR, (None,), given, default_dtype=None)
     shape = plan.outputs[0].geometry

@@ -143,3 +143,30 @@ def test_circular_padding_has_a_gradient() -> None:
     made.backward(gt.arange(6.0).reshape(1, 1, 6))
     assert x.grad is not None and x.grad.tolist() == [[[7.0, 3.0, 5.0]]]
     assert gt.nn.functional.pad(x.detach(), (2, 1), "circular").tolist() == made.tolist()
+
+
+@pytest.mark.parametrize("of", [*DTYPES, np.complex64])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_columns_of_one_word_each(of: Any, count: int) -> None:
+    random = np.random.default_rng(0)
+    for rows in (1, 1000, 20_011, 150_001):
+        sources = [random.integers(0, 99, (rows, 1)).astype(of) for _ in range(count)]
+        for threads in (1, 2, 3):
+            gt.set_num_threads(threads)
+            dst = np.zeros((rows, count), of)
+            assert library.function("copy_pieces", "join")(dst, *sources, 1) == 0
+            assert (dst == np.concatenate(sources, 1)).all()
+            turned = np.zeros((count, rows), of).T  # the columns are dense
+            sides = [x.reshape(1, -1).T for x in sources]
+            if library.function("copy_pieces", "join")(turned, *sides, 1) == 0:
+                assert (turned == dst).all()
+
+
+def test_large_complex_numbers_of_two_parts() -> None:
+    for sizes in ((70_001,), (300, 301), (65_536,)):
+        for of in (gt.float32, gt.float64):
+            re, im = gt.randn(*sizes).to(of), gt.randn(*sizes).to(of)
+            made = gt.complex(re, im)
+            assert gt.equal(made.real, re) and gt.equal(made.imag, im) and made.is_contiguous()
+            turned = gt.complex(re.unsqueeze(0).mT, im.unsqueeze(0).mT)
+            assert gt.equal(turned.real, re.unsqueeze(0).mT)

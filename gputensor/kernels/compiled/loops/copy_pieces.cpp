@@ -259,6 +259,35 @@ static void join_units(void* context, i64 first, i64 last) {
   }
 }
 
+// Two to four sources with runs of one word each: the sources are planes, and dst has pixels.
+template <int ITEM> static void join_pixels(void* context, i64 first, i64 last) {
+  const Joining& j = *(const Joining*)context;
+  const i64 rows = PIECE_BYTES / j.row, begin = first * rows;
+  const i64 n = least(last * rows, j.nbytes / j.row) - begin;
+  const char* planes[4];
+  for (int k = 0; k < j.n; k++) planes[k] = j.source[k].from + begin * ITEM;
+  char* const to = j.to + begin * j.row;
+  if (j.n == 2) into_pixels<ITEM, 2>(to, planes, n);
+  else if (j.n == 3) into_pixels<ITEM, 3>(to, planes, n);
+  else into_pixels<ITEM, 4>(to, planes, n);
+}
+
+// The function for sources with runs of one word each, or null.
+static abi::Body pixels_of(const Joining& j) {
+  if (j.n < 2 || j.n > 4) return nullptr;
+  const i64 item = j.source[0].run;
+  for (int k = 1; k < j.n; k++)
+    if (j.source[k].run != item) return nullptr;
+  switch (item) {
+    case 1: return join_pixels<1>;
+    case 2: return join_pixels<2>;
+    case 4: return join_pixels<4>;
+    case 8: return join_pixels<8>;
+    case 16: return join_pixels<16>;
+    default: return nullptr;
+  }
+}
+
 // The bytes of a run along `dim` and the dimensions inside it, if the array is dense and has the
 // same order of dimensions as `like`; otherwise 0.
 static i64 run_of(const Array& x, const Array& like, int dim) {
@@ -300,11 +329,13 @@ static i64 join(const Call& call) {
     j.source[j.n++] = {x.data, run, column};
   }
   if (column != j.row) return 1;
-  const i64 units = (j.nbytes + PIECE_BYTES - 1) / PIECE_BYTES;
+  const abi::Body pixels = pixels_of(j), body = pixels ? pixels : join_units;
+  const i64 unit = pixels ? PIECE_BYTES / j.row * j.row : PIECE_BYTES;
+  const i64 units = (j.nbytes + unit - 1) / unit;
   if (j.nbytes < PARALLEL_PIECES) {
-    join_units(&j, 0, units);
+    body(&j, 0, units);
   } else {
-    call.share(join_units, &j, units, 1);
+    call.share(body, &j, units, 1);
   }
   return 0;
 }

@@ -245,12 +245,13 @@ template <int ITEM> static void tiles(const Moves& moves, const Unit& unit) {
 
 // --- lanes: planes to pixels, or back -----------------------------------------------------------
 
-template <int ITEM, int C> INLINE void into_pixels(char* dst, const char* src, i64 n, i64 plane) {
+// Write n pixels of C words, one of each plane.
+template <int ITEM, int C> INLINE void into_pixels(char* dst, const char* const* planes, i64 n) {
   word<ITEM>* __restrict to = (word<ITEM>*)dst;
-  const word<ITEM>* __restrict a = (const word<ITEM>*)src;
-  const word<ITEM>* __restrict b = (const word<ITEM>*)(src + plane);
-  const word<ITEM>* __restrict c = (const word<ITEM>*)(src + (C > 2 ? 2 : 0) * plane);
-  const word<ITEM>* __restrict d = (const word<ITEM>*)(src + (C > 3 ? 3 : 0) * plane);
+  const word<ITEM>* __restrict a = (const word<ITEM>*)planes[0];
+  const word<ITEM>* __restrict b = (const word<ITEM>*)planes[1];
+  const word<ITEM>* __restrict c = (const word<ITEM>*)planes[C > 2 ? 2 : 0];
+  const word<ITEM>* __restrict d = (const word<ITEM>*)planes[C > 3 ? 3 : 0];
   for (i64 i = 0; i < n; i++) {
     to[C * i] = a[i];
     to[C * i + 1] = b[i];
@@ -280,8 +281,9 @@ template <int ITEM> static void lanes(const Moves& moves, const Unit& unit) {
   for (i64 k = 0; k < unit.m; k++) {
     char* to = unit.at.to + moves.b->to[k];
     const char* from = unit.at.from + moves.b->from[k];
+    const char* const planes[] = {from, from + plane, from + 2 * plane, from + 3 * plane};
 #define LANES(C) \
-  into ? into_pixels<ITEM, C>(to, from, n, plane) : from_pixels<ITEM, C>(to, from, n, plane)
+  into ? into_pixels<ITEM, C>(to, planes, n) : from_pixels<ITEM, C>(to, from, n, plane)
     if (moves.lanes == 2) LANES(2);
     else if (moves.lanes == 3) LANES(3);
     else LANES(4);
