@@ -20,6 +20,7 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
+from ..runtime import cpu
 from ..structured import arguments
 from ..structured.layers import windows
 from ..tensor.tensor import Tensor
@@ -238,21 +239,21 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
         # are not computed. An earlier dimension takes less time, because whole rows are read. The
         # other dimensions follow in descending order.
         order = axis if size < given and not places else 9 - axis
-        found.append((order, (axis, taps, places, size, _dense(taps, size))))
+        found.append((order, (axis, taps, places, size, _dense(taps, size, element))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
-def _dense(taps: tuple[Tap, ...], size: int) -> Any:
+def _dense(taps: tuple[Tap, ...], size: int, element: str) -> Any:
     """Return what the compiled loop needs: the taps' element indices and their weights, both as
-    arrays (taps, results), and True if some elements are missing. Return None if the taps have no
-    floating weights."""
-    if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
+    arrays (taps, results), and True if some elements are missing. A tap without weights has the
+    weight 1, which changes no value. Return None for elements that are not f32 or f64."""
+    if not taps or element not in ("f4", "f8"):
         return None
     at = np.full((len(taps), size), -1, np.int32)
-    by = np.zeros((len(taps), size), taps[0].by.dtype)
+    by = np.zeros((len(taps), size), element)
     for n, tap in enumerate(taps):
         to = slice(None) if tap.to is None else tap.to
-        at[n, to], by[n, to] = tap.at, tap.by
+        at[n, to], by[n, to] = tap.at, 1 if tap.by is None else tap.by
     return at, by, bool((at < 0).any())
 
 
@@ -272,6 +273,34 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
         x = _along(on, x, axis, taps, size, to)
     if x is not made:
         made[...] = x
+
+
+# The bytes that the compiled loop writes for some planes before it begins with the next ones: the
+# results of one dimension are still in the cache when the next dimension reads them.
+_CACHED = 1 << 20
+
+
+def _by_compiled(lines: tuple[Line, ...], turned: bool, x: Any, made: Any) -> bool:
+    """Resize row-major planes by the compiled loop, whose threads divide many planes. Return False
+    if the loop declines."""
+    if not (x.flags.c_contiguous and made.flags.c_contiguous):
+        return False
+    steps = _steps(lines, x.dtype.str[1:], turned)
+    if not steps or any([places or dense is None for _, _, places, _, dense in steps]):
+        return False
+    planes = x.reshape(-1, *x.shape[-len(lines) :])
+    results = made.reshape(-1, *made.shape[-len(lines) :])
+    some = max(_CACHED // (results[0].nbytes + planes[0].nbytes), 1)
+    for first in range(0, len(planes), some):
+        part = planes[first : first + some]
+        for number, (axis, _, _, size, dense) in enumerate(steps, 1):
+            to = results[first : first + some]
+            if number < len(steps):
+                to = cpu.empty((*part.shape[:axis], size, *part.shape[axis + 1 :]), x.dtype)
+            if not _line(part, axis, to, *dense):
+                return False
+            part = to
+    return True
 
 
 def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
@@ -365,7 +394,8 @@ def _made(
     work = partial(_compute, lines, turned)
     like, of, out = x if keeps else None, given._geometry.dtype, sizes[2:]
     reads = 2 * out[0] * given._geometry.sizes[-1] if len(out) > 1 else None
-    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads, call=call)
+    loop = partial(_by_compiled, lines, turned)
+    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads, loop=loop, call=call)
     return cast(made, element)
 
 

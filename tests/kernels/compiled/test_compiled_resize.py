@@ -58,3 +58,27 @@ def test_the_same_bits(
             assert made.stride() == plain.stride()
             np.testing.assert_array_equal(made.numpy(), plain.numpy())
     assert served and all(served)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest", "nearest-exact"])
+def test_many_planes_are_resized_like_each_one(mode: str) -> None:
+    """Planes are processed some at a time, so that intermediate results stay in the cache."""
+    interpolate = gt.nn.functional.interpolate
+    for of in (gt.float32, gt.float64):
+        for given, wanted in (
+            ((200, 190), (300, 450)),
+            ((300, 310), (90, 70)),
+            ((64, 64), (64, 130)),
+        ):
+            x = gt.randn(3, 5, *given).to(of)
+            leaf = x.clone().requires_grad_()
+            made = interpolate(leaf, wanted, mode=mode)
+            weights = gt.randn(*made.shape).to(of)
+            (made * weights).sum().backward()
+            for n, c in ((0, 0), (1, 3), (2, 4)):
+                one = x[n : n + 1, c : c + 1].clone().requires_grad_()
+                alone = interpolate(one, wanted, mode=mode)
+                (alone * weights[n, c]).sum().backward()
+                assert gt.equal(alone[0, 0], made[n, c]) and gt.equal(
+                    one.grad[0, 0], leaf.grad[n, c]
+                )

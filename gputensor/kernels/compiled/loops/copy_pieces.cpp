@@ -259,22 +259,26 @@ static void join_units(void* context, i64 first, i64 last) {
   }
 }
 
-// Two to four sources with runs of one word each: the sources are planes, and dst has pixels.
+// Sources with runs of one word each: the sources are planes, and dst has pixels.
 template <int ITEM> static void join_pixels(void* context, i64 first, i64 last) {
   const Joining& j = *(const Joining*)context;
   const i64 rows = PIECE_BYTES / j.row, begin = first * rows;
   const i64 n = least(last * rows, j.nbytes / j.row) - begin;
-  const char* planes[4];
+  const char* planes[32];
   for (int k = 0; k < j.n; k++) planes[k] = j.source[k].from + begin * ITEM;
   char* const to = j.to + begin * j.row;
-  if (j.n == 2) into_pixels<ITEM, 2>(to, planes, n);
-  else if (j.n == 3) into_pixels<ITEM, 3>(to, planes, n);
-  else into_pixels<ITEM, 4>(to, planes, n);
+  if (j.n == 2) return into_pixels<ITEM, 2>(to, planes, n);
+  if (j.n == 3) return into_pixels<ITEM, 3>(to, planes, n);
+  if (j.n == 4) return into_pixels<ITEM, 4>(to, planes, n);
+  for (int k = 0; k < j.n; k++) {
+    const word<ITEM>* const plane = (const word<ITEM>*)planes[k];
+    for (i64 i = 0; i < n; i++) ((word<ITEM>*)to)[i * j.n + k] = plane[i];
+  }
 }
 
 // The function for sources with runs of one word each, or null.
 static abi::Body pixels_of(const Joining& j) {
-  if (j.n < 2 || j.n > 4) return nullptr;
+  if (j.n < 2) return nullptr;
   const i64 item = j.source[0].run;
   for (int k = 1; k < j.n; k++)
     if (j.source[k].run != item) return nullptr;
