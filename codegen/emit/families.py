@@ -211,9 +211,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the text of a module with a dict from family and loop to dtypes. A loop's dtypes come
-    from the row that needs only this loop. If there is no such row, they come from a row that needs
-    several loops. For example, `clamp_min` accepts bool, but `clamp` with two bounds does not.
+    """Return the text of a module with the dict LOOPS[family][loop] -> dtypes. A loop's dtypes are
+    those of the row that needs only this loop: the row `clamp_min` accepts bool, the row `clamp`,
+    which needs several loops, does not. If there is no such row, a row with several loops is used.
 
     Raises: LookupError if two rows give a loop different dtypes.
     """

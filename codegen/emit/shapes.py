@@ -188,7 +188,7 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Maps the letter of an argument without a derivative to a test that the argument is a tensor. This
+# Tests that an argument is a tensor, by the letter of the argument, which has no derivative. The
 # test comes before the test for an autograd history, because numbers and None have no attribute for
 # the history.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}

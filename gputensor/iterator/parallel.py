@@ -1,4 +1,4 @@
-"""Division of an iteration over the CPU's threads, with the pool of runtime/cpu.py.
+"""Division of an iteration among the CPU's threads, with the pool of runtime/cpu.py.
 
 Ranges are cut between outer dimensions, so that no thread begins within a small inner dimension. No
 part has fewer than `GRAIN` elements.

@@ -350,8 +350,8 @@ class Optimizer(Hooked):
                 raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        """Return the state of a parameter before its first step. The state may omit a
-        number of `_numbers` whose first value is 0."""
+        """Return the state of a parameter before its first step. An entry of `_numbers` that begins
+        at 0 may be missing in the state."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:

@@ -47,9 +47,9 @@ _BOUND = 1 << 8
 
 
 class _Pass(NamedTuple):
-    """A recorded step for all parameters of one kind, which have the same dtype, device, names of
-    state tensors and numbers in the state. Tensor 0 is the parameter, tensor 1 is its gradient, and
-    the other tensors belong to its state.
+    """A recorded step for all parameters of one kind. They have the same dtype and device, and
+    their states have the same tensors by name and the same numbers. Tensor 0 is the parameter,
+    tensor 1 is its gradient, and the other tensors belong to its state.
 
     run: see `Run`. written: the numbers of the tensors that the step writes. scalars: the numbers
     that the chain uses. numbers: the state's numbers after the step; None for a number that the

@@ -25,8 +25,8 @@ class Uneven:
     def __init__(self, group: ProcessGroup, device: Any, divides_by_all: bool, stops: bool) -> None:
         self._group, self._device = group, device
         self._divides_by_all, self._stops = divides_by_all, stops
-        self._steps: int = 0  # How often this rank has called forward.
-        # The ranks that had batches at the last count.
+        self._steps: int = 0  # the number of this rank's calls of forward
+        # the ranks that still had batches when the ranks were last counted
         self.active: list[int] = []
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:

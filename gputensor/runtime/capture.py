@@ -133,8 +133,8 @@ def here() -> Capture | None:
 
 
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
-    """Raise if a wait would never end, because the stream takes part in a capture, or because the
-    event was recorded in the capture `after`.
+    """Raise if a wait would never end. This is so if the stream takes part in a capture, or if the
+    event was recorded in a capture. after: that capture.
 
     Except in relaxed mode, a capturing thread may not wait for other work either.
     """

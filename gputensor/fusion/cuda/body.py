@@ -16,8 +16,8 @@ from ...structured.pointwise import NUMBERS
 from ..chain import Chain, Instruction
 from ..running import Run
 
-# These checks are off: a chain's operands may have different dtypes, and devices and overlap were
-# checked when the operators were recorded.
+# The check of dtypes is off because a chain's operands may have different ones. The checks of
+# devices and overlap are off because they were made when the operators were recorded.
 _CONFIG = Config(
     check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
     resize_outputs=False, cast_common_dtype_to_outputs=True,

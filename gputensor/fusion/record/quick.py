@@ -117,8 +117,8 @@ class _Known:
     ) -> Any:
         """Call the kernel. If its only effect was to record one step, store a function that records
         this step in later calls. known: the list in which the function is stored; None means the
-        list at `recorders[key]`. A short cut may refer to the list, so an existing list is changed
-        in place.
+        list at `recorders[key]`. An existing list is changed in place, because a short cut of the
+        operator may refer to it.
         """
         recorder = current.get()
         # Calls with a subclass of Tensor, such as Parameter, are not remembered, because the

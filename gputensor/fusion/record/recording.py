@@ -44,11 +44,11 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# In steps of quick.py, one of these replaces an ndarray. NUMBER: the operand is a number. PARAMS:
-# the step has only one operand, and its parameters are in the place of the second.
+# Objects that replace an operand's ndarray in steps of quick.py. NUMBER: the operand is a number.
+# PARAMS: the step has one operand, and the place of a second operand has the step's parameters.
 NUMBER, PARAMS = object(), object()
-# Maps recorded steps, stores and scalar types to a chain, so that a repeated computation finds its
-# chain by one lookup.
+# A dict whose keys are the recorded steps, the values to store and the types of scalars, and whose
+# values are chains. A repeated computation finds its chain by one lookup.
 _chains: dict[Any, tuple[Chain, list[int]]] = {}
 _BOUND = 1 << 11
 

@@ -83,8 +83,8 @@ class Statements:
         """Write statements that take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            # During a graph capture the function's Python must run instead of these statements. The
-            # Python records that a replay of the graph reads the position in the random stream.
+            # During a graph capture, the traced function itself must run instead of these
+            # statements, because its draws make the graph read the position in the random stream.
             names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):

@@ -36,7 +36,8 @@ TILE_RUN_BYTES = 64
 PACK_RUN_BYTES = 64
 # The maximum number of channels and the minimum number of pixels for SKINNY.
 SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
-# The maximum ratio of the item sizes for SKINNY, so that a thread's channels are whole words.
+# The maximum ratio of the item sizes of src and dst for SKINNY. With a larger ratio, the channels
+# of a thread would not be whole words.
 SKINNY_RATIO = 4
 # The dimension along which src is read may have a stride of at most this many elements.
 NEAR_STEPS = 4

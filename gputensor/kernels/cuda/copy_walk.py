@@ -148,8 +148,8 @@ def pieces(walk: Walk, limit: int) -> Iterator[Walk]:
 
 
 def access_bytes(low: int, strides: Sequence[int]) -> int:
-    """Return the bytes of the widest possible access, at most 16, at an address and at all
-    addresses that the strides reach from it."""
+    """Return how many bytes one access can have at an address and at all addresses that the strides
+    reach from it. The number is at most 16."""
     bits = low | WIDEST
     for stride in strides:
         bits |= stride

@@ -139,8 +139,8 @@ class Module(Hooks):
         return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
 
     def _claim(self, what: str, name: str, kind: str) -> None:
-        """Check a name for an attribute of this kind, and remove attributes of other kinds with
-        this name. Raises: ArgumentValueError for a bad name."""
+        """Check that an attribute of this kind may have the name, and remove attributes of other
+        kinds with this name. Raises: ArgumentValueError for a bad name."""
         if not isinstance(name, str):
             raise errors.wrong_type(what, "name", "be a str", name)
         if not name or "." in name:

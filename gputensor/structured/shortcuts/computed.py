@@ -287,8 +287,9 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
 
 
 def filling(geometry: Geometry) -> ShortCut | None:
-    """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check.
-    Return None if NumPy's `fill` does not cast numbers to the dtype as the kernel does."""
+    """Return the short cut of `fill_` for numbers that need no check. It is called with (self,
+    number) and returns self. Return None if NumPy's `fill` does not cast numbers to the dtype as
+    the kernel does."""
     fits = fits_in(geometry)
     if fits is None or not geometry.numel:
         return None
