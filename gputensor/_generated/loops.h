@@ -48,8 +48,8 @@
   FLOATS(X, binary_cross_entropy_backward)
 
 #define SPECIAL_LOOPS(X) \
-  FLOATS(X, lgamma) FLOATS(X, logit) FLOATS(X, erfinv) FLOATS(X, i0) FLOATS(X, ndtr) \
-  FLOATS(X, i0e) FLOATS(X, i1) FLOATS(X, i1e) FLOATS(X, chebyshev_polynomial_t) \
+  X(lgamma, f16) X(lgamma, bf16) X(lgamma, f32) FLOATS(X, logit) FLOATS(X, erfinv) FLOATS(X, i0) \
+  FLOATS(X, ndtr) FLOATS(X, i0e) FLOATS(X, i1) FLOATS(X, i1e) FLOATS(X, chebyshev_polynomial_t) \
   FLOATS(X, chebyshev_polynomial_u) FLOATS(X, chebyshev_polynomial_v) \
   FLOATS(X, chebyshev_polynomial_w) FLOATS(X, shifted_chebyshev_polynomial_t) \
   FLOATS(X, shifted_chebyshev_polynomial_u) FLOATS(X, shifted_chebyshev_polynomial_v) \

@@ -95,7 +95,8 @@ def _check(path: str, given: _Given, entry: str) -> Check:
 
 
 def _file_beside(path: str) -> str:
-    """Return the name of the default file of cases for `x.cu`: `x.check.py` or `x.check.json`."""
+    """Return the name of the default file of cases, which is beside the kernel's file: for `x`, it
+    is `x.check.py` or `x.check.json`."""
     stem = path.removesuffix(".cu")
     for file in (f"{stem}.check.py", f"{stem}.check.json"):
         if os.path.exists(file):

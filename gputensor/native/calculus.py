@@ -99,8 +99,8 @@ def trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:
 def _step(op: str, dx: Any) -> Any:
     """Return the spacing as a Python number, because a tensor would affect promotion."""
     found = number(dx)
-    if found is None:
-        raise errors.wrong_type(op, "dx", "be a number", dx)
+    if found is None or isinstance(found, (bool, complex)):
+        raise errors.wrong_type(op, "dx", "be a real number", dx)
     return found
 
 
@@ -108,9 +108,9 @@ def trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
     """Return the sum of all heights without half of the first and of the last one, times dx.
     Source: aten/src/ATen/native/Integration.cpp, do_trapezoid."""
     step, axis = _step("trapezoid", dx), _axis("trapezoid", y, dx, dim)
-    total = calls.sum_dim_IntList(y, (axis,), False)
     if y._geometry.sizes[axis] == 0:
-        return total * 0.5
+        return calls.sum_dim_IntList(y, (axis,), False, dtype=y._geometry.dtype)
+    total = calls.sum_dim_IntList(y, (axis,), False)
     first, last = [calls.select_int(y, axis, place) for place in (0, -1)]
     made: Tensor = (total - first * 0.5 - last * 0.5) * step
     return made

@@ -275,8 +275,8 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
         made[...] = x
 
 
-# The bytes that the compiled loop writes for some planes before it begins with the next ones: the
-# results of one dimension are still in the cache when the next dimension reads them.
+# The bytes that the compiled loop writes per thread for some planes before it begins with the next
+# ones: the results of one dimension are still in the cache when the next dimension reads them.
 _CACHED = 1 << 20
 
 
@@ -290,7 +290,7 @@ def _by_compiled(lines: tuple[Line, ...], turned: bool, x: Any, made: Any) -> bo
         return False
     planes = x.reshape(-1, *x.shape[-len(lines) :])
     results = made.reshape(-1, *made.shape[-len(lines) :])
-    some = max(_CACHED // (results[0].nbytes + planes[0].nbytes), 1)
+    some = max(_CACHED * cpu.get_num_threads() // (results[0].nbytes + planes[0].nbytes), 1)
     for first in range(0, len(planes), some):
         part = planes[first : first + some]
         for number, (axis, _, _, size, dense) in enumerate(steps, 1):

@@ -180,13 +180,10 @@ struct legendre_polynomial_p : takes<2, 0> {
 struct lgamma : takes<1, 0> {
 #ifdef GPUTENSOR_LOOPS
   template <class T> static DEVICE T of(T x) { return (T)log_gamma((f64)x); }
-  // See Note [Rare elements] in math/elementary.cuh. log_gamma is not accurate enough for f64.
-  template <class T> static DEVICE bool is_rare(T x) {
-    return sizeof(T) == sizeof(f64) || !(x > 0 && x < (T)3e38);
-  }
+  // See Note [Rare elements] in math/elementary.cuh.
+  template <class T> static DEVICE bool is_rare(T x) { return !(x > 0) || !is_finite(x); }
   template <class T> static DEVICE T rare(T x) {
-    int sign;
-    return is_finite(x) ? (T)lgamma_r(x, &sign) : x * x;
+    return is_finite(x) ? (T)log_gamma_below((f64)x) : x * x;
   }
 #else
   template <class T> static DEVICE T of(T x) { return (T)of_f64((f64)x); }

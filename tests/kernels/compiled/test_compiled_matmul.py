@@ -111,6 +111,13 @@ def test_few_batches_are_divided_among_threads() -> None:
             assert np.abs(matmul.addmm(added, a, b, 1, 1, out) - exact - added).max() < 1e-3
 
 
+def test_many_rows_without_columns() -> None:
+    """A result with more rows than a block has, whose sums have no terms."""
+    assert gt.bmm(gt.zeros(1, 40_000, 0), gt.zeros(1, 0, 2)).sum() == 0
+    self = gt.ones(2, 40_000, 3)
+    assert gt.baddbmm(self, gt.zeros(2, 40_000, 0), gt.zeros(2, 0, 3)).sum() == self.numel()
+
+
 def test_products_from_many_threads_at_once() -> None:
     """Only one call at a time has the library's threads; the others compute alone."""
     x, y = gt.randn(200, 300), gt.randn(300, 250)

@@ -82,8 +82,18 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   if constexpr (is_real<A> && has_slow_form<F> && INPUTS == 1) {
     int found = 0;
     for (i64 i = 0; i < n; ++i) found |= F::is_rare(x(i));
-    for (i64 i = 0; found && i < n; ++i)
-      out[i] = stored_as<To>(F::is_rare(x(i)) ? F::rare(x(i)) : F::of(x(i)));
+    // All elements of a part are computed as if none were rare. The output may be the input, so
+    // the rare elements are computed again from a copy.
+    constexpr i64 PART = 256;
+    A kept[PART];
+    for (i64 begin = 0; found && begin < n; begin += PART) {
+      const i64 part = n - begin < PART ? n - begin : PART;
+      for (i64 i = 0; i < part; ++i) kept[i] = x(begin + i);
+#pragma GCC ivdep
+      for (i64 i = 0; i < part; ++i) out[begin + i] = stored_as<To>(F::of(kept[i]));
+      for (i64 i = 0; i < part; ++i)
+        if (F::is_rare(kept[i])) out[begin + i] = stored_as<To>(F::rare(kept[i]));
+    }
     if (found) return;
   }
   if constexpr (is_real<A> && has_slow_form<F> && INPUTS == 2) {

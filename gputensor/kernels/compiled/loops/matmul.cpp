@@ -5,7 +5,8 @@
 //          mm(the same integers; a, b, out, self): self + a @ b by BLAS; self may be out.
 //          product(a, b, out): bf16 by the CPU's own instructions; returns 1 if the CPU has none.
 // Shapes   a (u, m, k), b (u, k, n) and out (u, m, n), or all three without u. a, b and self have
-//          any strides; rows of out are dense. self broadcasts to out. k = 0 gives zeros.
+//          any strides; rows of out are dense. self broadcasts to out; if its address is that of
+//          out, it is out. k = 0 gives zeros.
 // Types    f32, f64, c64, c128. For product, a and b are bf16, and out is bf16 or f32.
 // Threads  one thread computes a product of a batch, or a block of a large product; BLAS must use
 //          one thread meanwhile. The tiles of product(a, b, out) are divided among threads.
@@ -129,8 +130,9 @@ static void transposed_product(const BlasProduct<f32>& blas, Matrix<const f32> a
 struct Blocks {
   i64 height, width, down, across;  // elements; the number of blocks
 
-  // count: the number of blocks of a result that are wanted.
+  // count: the number of blocks of a result that are wanted; 0 for the whole result.
   Blocks(i64 m, i64 n, i64 count) : height(m), width(n), down(1), across(1) {
+    if (!count || !m || !n) return;
     // BLAS has full speed for multiples of these. Each block reads its rows of a and its columns
     // of b, whose sum is smallest for square blocks.
     constexpr i64 ROWS = 16, COLUMNS = 64;
@@ -167,7 +169,7 @@ template <class T> static i64 mm(const Call& call) {
   constexpr i64 LEAST = 1 << 20;
   const i64 most = count * m * n * k / LEAST, threads = call.threads;
   const i64 parts = most < 8 * threads ? smaller(most, threads) : 2 * threads;
-  const Blocks blocks(m, n, blas.address && count ? larger((parts + count - 1) / count, 1) : 1);
+  const Blocks blocks(m, n, blas.address && count ? larger((parts + count - 1) / count, 1) : 0);
   const i64 each = blocks.down * blocks.across;
   const bool copies_a = blas.address && !of_a.has_rows() && !of_a.has_columns();
   const bool copies_b = !of_b.has_rows() && !(blas.address && of_b.has_columns());
@@ -197,7 +199,7 @@ template <class T> static i64 mm(const Call& call) {
         if (!blas.address) {
           const i64 size = sizeof(T);
           const Matrix<const T> left = {(const T*)from_a, of_a.down / size, of_a.across / size};
-          small_product(left, right.data, right.row, to, row, m, n, k);
+          small_product(left, right.data, right.row, to, row, height, width, k);
           continue;
         }
       const Matrix<const T> left = ready(of_a, from_a, height, k, room_a);

@@ -327,9 +327,12 @@ template <class T> void of_elements(const Line& line, const T* by, const T* x, T
   }
 }
 
-template <class T> void of_rows(const Line& line, const T* by, const T* x, T* out, i64 n) {
+// The results from number `first` on. x and out: the first element of a line and of the results.
+template <class T>
+void of_rows(const Line& line, const T* by, const T* x, T* out, i64 n, i64 first, i64 last) {
   const i64 m = line.results;
-  for (i64 j = 0; j < m; ++j, out += n) {
+  out += first * n;
+  for (i64 j = first; j < last; ++j, out += n) {
     const i32* at = line.at + j;
     if (line.taps == 2 && at[0] >= 0 && at[m] >= 0) {
       const T *a = x + at[0] * n, *b = x + at[m] * n, first = by[j], second = by[m + j];
@@ -397,20 +400,47 @@ i64 of_turned(const Line& line, const T* by, const T* x, i64 from, T* out, i64 l
   return lines;
 }
 
+template <class T> struct Resizing {
+  Line line;
+  const T *by, *x;
+  T* out;
+  i64 n, from, to;  // elements of a row, of a line, and of a line's results
+};
+
+// Whole lines of adjacent elements.
+template <class T> void resize_lines(void* context, i64 first, i64 last) {
+  const Resizing<T>& r = *(const Resizing<T>*)context;
+  i64 a = first + of_turned(r.line, r.by, r.x + first * r.from, r.from, r.out + first * r.to,
+                            last - first);
+  for (; a < last; ++a) of_elements(r.line, r.by, r.x + a * r.from, r.out + a * r.to);
+}
+
+// Rows of results, which are numbered over all lines.
+template <class T> void resize_rows(void* context, i64 first, i64 last) {
+  const Resizing<T>& r = *(const Resizing<T>*)context;
+  const i64 m = r.line.results;
+  while (first < last) {
+    const i64 a = first / m, begin = first % m;
+    const i64 end = last - a * m < m ? last - a * m : m;
+    of_rows(r.line, r.by, r.x + a * r.from, r.out + a * r.to, r.n, begin, end);
+    first = a * m + end;
+  }
+}
+
 template <class T> i64 resized(const Call& call) {
   const abi::Array &x = call.array[0], &out = call.array[1], &at = call.array[2],
                    &by = call.array[3];
   const Line line = {at.shape[0], at.shape[1], (const i32*)at.data, (bool)call.integer[0]};
-  const i64 n = x.shape[2], from = x.shape[1] * n, to = out.shape[1] * n, lines = x.shape[0];
-  const T *given = (const T*)x.data, *weights = (const T*)by.data;
-  T* made = (T*)out.data;
-  i64 a = n == 1 ? of_turned(line, weights, given, from, made, lines) : 0;
-  for (; a < lines; ++a) {
-    if (n == 1) {
-      of_elements(line, weights, given + a * from, made + a * to);
-    } else {
-      of_rows(line, weights, given + a * from, made + a * to, n);
-    }
+  const i64 n = x.shape[2], m = line.results, lines = x.shape[0];
+  Resizing<T> r = {line, (const T*)by.data, (const T*)x.data, (T*)out.data, n, x.shape[1] * n,
+                   m * n};
+  // about 16,384 products at a time; lines in multiples of those that are computed together
+  constexpr i64 SOME = 1 << 14, SIDE = 32 / sizeof(T);
+  const i64 each = SOME / ((n == 1 ? m : n) * line.taps + 1) + 1;
+  if (n == 1) {
+    call.share(resize_lines<T>, &r, lines, (each + SIDE - 1) / SIDE * SIDE);
+  } else {
+    call.share(resize_rows<T>, &r, lines * m, each);
   }
   return 0;
 }

@@ -125,6 +125,12 @@ DEVICE f64 log_gamma(f64 x) {
   return x == 1 || x == 2 ? 0 : shifted;
 }
 
+// log(|gamma(x)|) for x <= 0, by the reflection formula.
+DEVICE f64 log_gamma_below(f64 x) {
+  const f64 rest = x - floor(x);
+  return rest == 0 ? infinite() : log(PI / sin(PI * rest)) - log_gamma(1 - x);
+}
+
 DEVICE f64 digamma_of(f64 x) {
   if (x == 0) return copysign(infinite(), -x);
   f64 made = 0;
