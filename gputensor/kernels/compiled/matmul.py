@@ -21,7 +21,7 @@ from . import copy, library
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Below this number of multiplications per matrix, the library's own loops are faster than BLAS.
 _SMALL = 1 << 15
-# From this number on, OpenBLAS would use its own threads. The library divides such a product of two
+# Above this number, OpenBLAS would use its own threads. The library divides such a product of two
 # matrices among its threads instead.
 _LARGE = 1 << 18
 # Above this number of multiplications, NumPy computes products with one row or one column, because
@@ -33,7 +33,7 @@ _ROWS_OF_PAIRS = 4
 
 def uses_threads(m: int, n: int, k: int) -> bool:
     """Return True if `mm` may divide the product of matrices (m, k) and (k, n) among threads."""
-    return m > 1 and n > 1 and m * n * k >= _LARGE
+    return m > 1 and n > 1 and m * n * k > _LARGE
 
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
