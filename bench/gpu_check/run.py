@@ -126,7 +126,7 @@ class Run:
 
     def keep(self) -> None:
         """Write results, table and archive. If the table cannot be made, write the reason in its
-        place. If a file cannot be written, print the error and return."""
+        place. If a file cannot be written, print the error and write the other files."""
         stem = f"gpu_check-{self.mode}"
         found = {
             "mode": self.mode, "status": self.status, "commit": checkout.commit(),

@@ -149,7 +149,7 @@ void share(abi::Body body, void* context, i64 units, i64 step) {
     work.parts[n].next = pieces * n / count;
     work.parts[n].end = pieces * (n + 1) / count;
   }
-  for (i64 n = 0; n < count - 1; n++)  // other helpers check again by themselves
+  for (i64 n = 0; n < count - 1; n++)  // a helper that is awake checks by itself
     if (helpers[n].state.exchange(ASKED) == ASLEEP) sem_post(&helpers[n].asked);
   take(0);
   for (i64 n = 0; n < count - 1; n++) end(helpers[n]);
