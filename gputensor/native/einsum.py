@@ -8,9 +8,9 @@ aten/src/ATen/native/Linear.cpp.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from .._generated import calls
 from ..core import errors
@@ -29,6 +29,10 @@ def einsum(
 ) -> Tensor:
     if not tensors:
         raise errors.must("einsum", "tensors", "hold a tensor at least", 0)
+    if len(tensors) == 2 and path is None:
+        product = _of_pair(equation, *[x._geometry.sizes for x in tensors])
+        if product is not None:
+            return _multiplied(product, *tensors)
     terms, _ = _parsed(equation)
     if len(terms) != len(tensors):
         raise _bad(f"have {len(tensors)} terms, as there are operands", equation)
@@ -115,12 +119,12 @@ def _aligned(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
             x = calls.movedim_int(calls.diagonal(x, 0, first, len(kept)), -1, first)
         else:
             kept.append(label)
-    present = [label for label in order if label in kept]
-    x = calls.permute(x, tuple([kept.index(label) for label in present]))
-    for place, label in enumerate(order):
+    for label in order:
         if label not in kept:
-            x = calls.unsqueeze(x, place)
-    return x
+            x = calls.unsqueeze(x, len(kept))
+            kept.append(label)
+    dims = tuple([kept.index(label) for label in order])
+    return x if dims == tuple(range(len(dims))) else calls.permute(x, dims)
 
 
 def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> None:
@@ -164,39 +168,124 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
     """Multiply two operands and sum over the dimensions `summed`, which remain with size 1."""
     if not summed:
         return calls.mul_Tensor(a, b)
-    groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
-    for d in range(a._geometry.ndim):
-        in_a, in_b = a._geometry.sizes[d] != 1, b._geometry.sizes[d] != 1
-        if d in summed:
-            if in_a and in_b:
-                groups["sum"].append(d)
-            elif in_a:
-                a = calls.sum_dim_IntList(a, (d,), True, None)
-            elif in_b:
-                b = calls.sum_dim_IntList(b, (d,), True, None)
-        elif in_a and in_b:
-            groups["both"].append(d)
-        else:
-            groups["b" if in_b else "a"].append(d)
-    both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
+    for d in summed:
+        size_a, size_b = a._geometry.sizes[d], b._geometry.sizes[d]
+        if size_a != 1 and size_b == 1:
+            a = calls.sum_dim_IntList(a, (d,), True, None)
+        elif size_b != 1 and size_a == 1:
+            b = calls.sum_dim_IntList(b, (d,), True, None)
+    places = tuple(range(a._geometry.ndim))
+    sizes = a._geometry.sizes, b._geometry.sizes
+    return _multiplied(_product(*sizes, places, places, tuple(summed), len(places)), a, b)
+
+
+# --- two operands as batches of matrices ----------------------------------------------------------
+
+
+class _Matrices(NamedTuple):
+    """How an operand becomes matrices: its dimensions in another order, then other sizes. None if
+    the operand already has this order or these sizes."""
+
+    dims: Sizes | None
+    sizes: Sizes | None
+
+
+class _Product(NamedTuple):
+    """How two operands are multiplied. is_exchanged: True if the second operand comes first. sizes,
+    dims: the sizes of the product, and then the order of its dimensions, or None as above."""
+
+    is_exchanged: bool
+    left: _Matrices
+    right: _Matrices
+    sizes: Sizes | None
+    dims: Sizes | None
+
+
+def _multiplied(product: _Product, a: Tensor, b: Tensor) -> Tensor:
+    if product.is_exchanged:
+        a, b = b, a
+    made = calls.bmm(_as_matrices(a, product.left), _as_matrices(b, product.right))
+    if product.sizes is not None:
+        made = calls.view(made, product.sizes)
+    return made if product.dims is None else calls.permute(made, product.dims)
+
+
+def _as_matrices(x: Tensor, wanted: _Matrices) -> Tensor:
+    if wanted.dims is not None:
+        x = calls.permute(x, wanted.dims)
+    return x if wanted.sizes is None else calls.reshape(x, wanted.sizes)
+
+
+@lru_cache(maxsize=1024)
+def _of_pair(equation: str, size_a: Sizes, size_b: Sizes) -> _Product | None:
+    """Return the product that computes an equation of two operands. Return None if one product does
+    not, or if the equation does not fit the operands."""
+    terms, _ = _parsed(equation)
+    sizes = size_a, size_b
+    if len(terms) != 2 or any(
+        len(set(term)) != len(term)
+        or (len(term) - 1 > len(of) if ... in term else len(term) != len(of))
+        for term, of in zip(terms, sizes)
+    ):
+        return None
+    named, order, kept = _named(equation, (len(size_a), len(size_b)))
+    known = [dict(zip(labels, of)) for labels, of in zip(named, sizes)]
+    a, b = [tuple([size_of.get(label, 1) for label in order]) for size_of in known]
+    is_product = len(order) > kept and all(
+        m == n and m != 1 if place >= kept else m == n or 1 in (m, n)
+        for place, (m, n) in enumerate(zip(a, b))
+    )
+    if not is_product:
+        return None
+    places = [tuple([order.index(label) for label in labels]) for labels in named]
+    return _product(a, b, *places, tuple(range(kept, len(order))), kept)
+
+
+@lru_cache(maxsize=1024)
+def _product(
+    a: Sizes, b: Sizes, places_a: Sizes, places_b: Sizes, summed: Sizes, kept: int
+) -> _Product:
+    """Return the product of operands with the sizes a and b, which is summed over some dimensions.
+
+    a, b: sizes of equally many dimensions, 1 for a dimension that an operand lacks. places_a,
+    places_b: the numbers of those dimensions that an operand has, in its order. kept: the number of
+    dimensions that the result has.
+    """
+    both: list[int] = []
+    of_a: list[int] = []
+    of_b: list[int] = []
+    over = [d for d in summed if a[d] != 1 and b[d] != 1]
+    for d in range(len(a)):
+        if d not in summed:
+            alone = of_a if a[d] != 1 else of_b
+            (both if a[d] != 1 and b[d] != 1 else alone).append(d)
     # Exchange the operands if this brings the result closer to row-major.
-    if of_a and of_b and of_a[-1] > of_b[0]:
-        a, b, of_a, of_b = b, a, of_b, of_a
-    rest = [d for d in summed if d not in over]
-    size_a, size_b = a._geometry.sizes, b._geometry.sizes
+    is_exchanged = bool(of_a and of_b and of_a[0] > of_b[-1])
+    if is_exchanged:
+        a, b, of_a, of_b, places_a, places_b = b, a, of_b, of_a, places_b, places_a
+    left = _matrices(a, places_a, both, of_a, over)
+    right = _matrices(b, places_b, both, over, of_b)
+    order = [*both, *of_a, *of_b]
+    order += [d for d in range(kept) if d not in order]
+    sizes = tuple([a[d] if d in of_a or d in both else b[d] for d in order[:kept]])
+    sizes = tuple([1 if d in summed else size for d, size in zip(order, sizes)])
+    made = [math.prod([of[d] for d in dims]) for of, dims in ((a, both), (a, of_a), (b, of_b))]
+    dims = tuple([order.index(d) for d in range(kept)])
+    return _Product(is_exchanged, left, right, _or_none(sizes, made), _or_none(dims, range(kept)))
 
-    def size(dims: list[int], sizes: Sizes) -> int:
-        return math.prod([sizes[d] for d in dims])
 
-    left = calls.permute(a, (*both, *of_a, *over, *of_b, *rest))
-    left = calls.reshape(left, (size(both, size_a), size(of_a, size_a), size(over, size_a)))
-    right = calls.permute(b, (*both, *over, *of_b, *of_a, *rest))
-    right = calls.reshape(right, (size(both, size_b), size(over, size_b), size(of_b, size_b)))
-    made = calls.bmm(left, right)
-    order = [*both, *of_a, *over, *of_b, *rest]
-    sizes = [size_a[d] for d in both] + [size_a[d] for d in of_a] + [1] * len(over)
-    made = calls.view(made, (*sizes, *[size_b[d] for d in of_b], *[1] * len(rest)))
-    return calls.permute(made, tuple([order.index(d) for d in range(len(order))]))
+def _matrices(sizes: Sizes, places: Sizes, *groups: list[int]) -> _Matrices:
+    """Return how an operand becomes a tensor with one dimension per group. sizes, places: as in
+    `_product`. Dimensions in no group have size 1."""
+    grouped = [d for group in groups for d in group if d in places]
+    order = [*grouped, *[d for d in places if d not in grouped]]
+    dims = tuple([places.index(d) for d in order])
+    wanted = tuple([math.prod([sizes[d] for d in group]) for group in groups])
+    return _Matrices(_or_none(dims, range(len(dims))), _or_none(wanted, [sizes[d] for d in order]))
+
+
+def _or_none(wanted: Sizes, given: Sequence[int]) -> Sizes | None:
+    return None if wanted == tuple(given) else wanted
 
 
 # --- tensordot ------------------------------------------------------------------------------------
@@ -219,15 +308,25 @@ def tensordot(key_set: int, self: Tensor, other: Tensor, dims_self: Any, dims_ot
             a = calls.sum_dim_IntList(a, (i,), True, _own(a))
         elif m != n:
             raise errors.wrong_shape("tensordot", "other", f"have size {m} at dimension {j}", other)
-    kept_a = [d for d in range(a._geometry.ndim) if d not in first]
-    kept_b = [d for d in range(b._geometry.ndim) if d not in second]
-    sizes = [a._geometry.sizes[d] for d in kept_a], [b._geometry.sizes[d] for d in kept_b]
-    inner = math.prod([a._geometry.sizes[d] for d in first])
-    left = calls.permute(a, (*kept_a, *first)) if a._geometry.ndim else a
-    right = calls.permute(b, (*second, *kept_b)) if b._geometry.ndim else b
-    left = calls.reshape(left, (math.prod(sizes[0]), inner))
-    right = calls.reshape(right, (inner, math.prod(sizes[1])))
-    return calls.reshape(calls.mm(left, right), (*sizes[0], *sizes[1]))
+    left, right, sizes = _of_tensordot(a._geometry.sizes, b._geometry.sizes, first, second)
+    made = calls.mm(_as_matrices(a, left), _as_matrices(b, right))
+    return made if sizes is None else calls.reshape(made, sizes)
+
+
+@lru_cache(maxsize=1024)
+def _of_tensordot(
+    a: Sizes, b: Sizes, first: Sizes, second: Sizes
+) -> tuple[_Matrices, _Matrices, Sizes | None]:
+    """Return how the operands become matrices, and the sizes of the result, or None if the product
+    has them."""
+    places_a, places_b = tuple(range(len(a))), tuple(range(len(b)))
+    kept_a = [d for d in places_a if d not in first]
+    kept_b = [d for d in places_b if d not in second]
+    left = _matrices(a, places_a, kept_a, [*first])
+    right = _matrices(b, places_b, [*second], kept_b)
+    sizes = [a[d] for d in kept_a], [b[d] for d in kept_b]
+    made = [math.prod(of) for of in sizes]
+    return left, right, _or_none((*sizes[0], *sizes[1]), made)
 
 
 def _own(x: Tensor) -> Any:
