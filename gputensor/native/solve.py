@@ -22,7 +22,7 @@ from ..structured.matrices import (
 )  # fmt: skip
 from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
-from .view import expand
+from .view import expand, unsqueeze
 
 BY_LIBRARY = True
 
@@ -52,20 +52,22 @@ def _linalg_solve_ex(
     if not A._geometry.numel or not result.numel:
         return zeros(wanted, A)
 
-    def compute(namespace: Any, a: Any, b: Any) -> Any:
-        np = namespace.np
-        lu, pivots, info = lapack.lu_factor(namespace, a)
-        shape = b.shape[:-2]
-        all_lu = np.broadcast_to(lu, shape + lu.shape[-2:])
-        all_pivots = np.broadcast_to(pivots, shape + pivots.shape[-1:])
-        # X A = B is equivalent to A^T X^T = B^T.
-        given = b if left else b.swapaxes(-1, -2)
-        found = lapack.lu_solve(namespace, all_lu, all_pivots, given, not left)
-        found = found if left else found.swapaxes(-1, -2)
-        return found[..., 0] if vector else found, lu, pivots, info
-
-    made = library.by_lapack(op, compute, wanted, A, wide_b)
+    made = library.by_lapack(op, _solution, wanted, A, wide_b, left, vector)
     return checked(made, "torch.linalg.solve", A, check_errors)
+
+
+def _solution(namespace: Any, a: Any, b: Any, left: bool, vector: bool) -> Any:
+    """Return the solution, the LU factors, the pivots and LAPACK's info."""
+    lu, pivots, info = lapack.lu_factor(namespace, a)
+    all_lu, all_pivots, shape = lu, pivots, b.shape[:-2]
+    if shape != a.shape[:-2]:
+        all_lu = namespace.np.broadcast_to(lu, shape + lu.shape[-2:])
+        all_pivots = namespace.np.broadcast_to(pivots, shape + pivots.shape[-1:])
+    # X A = B is equivalent to A^T X^T = B^T.
+    given = b if left else b.swapaxes(-1, -2)
+    found = lapack.lu_solve(namespace, all_lu, all_pivots, given, not left)
+    found = found if left else found.swapaxes(-1, -2)
+    return found[..., 0] if vector else found, lu, pivots, info
 
 
 def linalg_solve_ex(
@@ -77,7 +79,26 @@ def linalg_solve_ex(
 
 def linalg_solve(key_set: int, A: Tensor, B: Tensor, left: bool = True) -> Tensor:
     made: Tensor = checked(linalg_solve_ex(0, A, B, left), "torch.linalg.solve", A)[0]
+    vector = is_vector(A, B)
+    sizes = B._geometry.sizes[:-1] if vector else B._geometry.sizes[:-2]
+    if A._geometry.numel and B._geometry.numel and sizes == A._geometry.sizes[:-2]:
+        on_host = library.lapack_on_host(_solution, A._geometry, left, vector)
+
+        def compute(a: Any, b: Any) -> Any:
+            found, _, _, info = on_host(a, b[..., None] if vector else b)
+            # If A is singular, return None. The kernel then runs and reports the error.
+            return found if not info.any() else None
+
+        short.learn(operators.linalg_solve.table, linalg_solve, (A, B, left), made, compute)
     return made
+
+
+jumps(linalg_solve, lambda: (
+    (operators._linalg_solve_ex, CPU, _linalg_solve_ex),
+    (operators.unsqueeze, CPU, unsqueeze),
+    (operators.expand, CPU, expand),
+    (operators._linalg_check_errors, CPU, "factor._linalg_check_errors"),
+))  # fmt: skip
 
 
 def linalg_inv_ex(key_set: int, A: Tensor, check_errors: bool = False) -> Any:

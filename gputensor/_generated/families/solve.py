@@ -202,6 +202,10 @@ def linalg_solve(A, B, *, left=True, out=None):
     >>> gt.linalg.solve(gt.tensor([[2.0, 0.0], [0.0, 4.0]]), gt.tensor([2.0, 2.0]))
     tensor([1.0000, 0.5000])"""
     try:
+        if out is None:
+            short = op_linalg_solve.table.short.get((A._geometry, B._geometry))
+            if short is not None and (made := short(A, B, left)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (A._keys | B._keys | include) & keep
         if out is not None:

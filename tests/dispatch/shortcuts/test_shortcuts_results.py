@@ -44,6 +44,15 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "cholesky": (lambda x: gt.linalg.cholesky(x @ x.t() + 9 * gt.eye(3)), "linalg_cholesky"),
     "inv": (lambda x: gt.linalg.inv(x[:, :3]), "linalg_inv"),
     "qr": (lambda x: gt.linalg.qr(x), "linalg_qr"),
+    "solve": (lambda x: gt.linalg.solve(x[:, :3] + 9 * gt.eye(3), x), "linalg_solve"),
+    "solve of a vector": (
+        lambda x: gt.linalg.solve(x[:, :3] + 9 * gt.eye(3), x[:, 3]),
+        "linalg_solve",
+    ),
+    "solve from the right": (
+        lambda x: gt.linalg.solve(x[:, :3] + 9 * gt.eye(3), x[:2, :3], left=False),
+        "linalg_solve",
+    ),
     "solve_triangular": (
         lambda x: gt.linalg.solve_triangular(x[:, :3].triu() + gt.eye(3), x, upper=True),
         "linalg_solve_triangular",
