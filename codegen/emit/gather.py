@@ -151,8 +151,10 @@ def _by_arguments(
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
     many = [a.name for a in op.tensors if a.type.required.is_list]
+    optional = [a.name for a in op.tensors if a.type.is_optional]
     parts = [
         f"*[x._geometry for x in {given[name]}]" if name in many  # None raises AttributeError
+        else f"None if {given[name]} is None else {given[name]}._geometry" if name in optional
         else f"{given[name]}._geometry" if name in tensors else given[name]
         for name in found_by
     ]  # fmt: skip

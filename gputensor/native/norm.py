@@ -18,10 +18,14 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
+from ..core.device import CPU
+from ..dispatch.shortcuts import CPU as JUMPED, jumps
 from ..iterator import overlap
+from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
 from ..structured.layers import norm_kernels, norm_rows
+from ..structured.shortcuts import results
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -34,6 +38,41 @@ from ..structured.layers.precision import FLOAT, HALVES, check_floating, cast, w
 
 
 # --- layer norm -----------------------------------------------------------------------------------
+
+
+def layer_norm(
+    key_set: int, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-05, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    made, _, rstd = calls.native_layer_norm(input, normalized_shape, weight, bias, eps)
+    if input._device is CPU and cudnn_enable is True and is_for_kernels(input):
+        _learn(input, tuple(normalized_shape), weight, bias, eps, made, rstd)
+    return made
+
+
+def _learn(
+    input: Tensor, of: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float,
+    made: Tensor, rstd: Tensor,
+) -> None:  # fmt: skip
+    """Store the short cut of layer norm without gradients. It returns no statistics."""
+    if weight is None and bias is not None or made._autograd is not None:
+        return
+    shape, count, number = made._geometry, rstd._geometry.numel, float(eps)
+    statistics, normalized = rstd._geometry.dtype.np, stub.cpu("norm").normalized
+
+    def compute(x: np.ndarray, *params: np.ndarray) -> np.ndarray:
+        out, found = np.empty(shape.sizes, shape.dtype.np), np.empty((2, count), statistics)
+        scale, shift = (*[y.reshape(1, -1) for y in params], None, None)[:2]
+        normalized(x.reshape(count, -1), scale, shift, number, out.reshape(count, -1), *found)
+        return out
+
+    operands = (input, weight, bias)
+    key = (input._geometry, of, *[None if y is None else y._geometry for y in (weight, bias)])
+    table, args = operators.layer_norm.table, (*operands, of, eps)
+    results.learn(table, layer_norm, args, made, compute, is_new=True, key=key)
+
+
+jumps(layer_norm, lambda: ((operators.native_layer_norm, JUMPED, native_layer_norm),))
 
 
 def native_layer_norm(

@@ -13,9 +13,6 @@ from ...native import norm as native
 from .. import calls
 from .. import operators as _ops
 
-def _layer_norm(key_set, input, normalized_shape, weight, bias, eps, cudnn_enable):
-    return calls.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
-
 def __native_batch_norm_legit(
         key_set, input, weight, bias, running_mean, running_var, training, momentum, eps):
     return calls.native_batch_norm(
@@ -36,7 +33,7 @@ def install() -> None:
     impl(
         _ops.native_layer_norm_backward, "CompositeExplicitAutograd",
         native.native_layer_norm_backward, NativeLayerNormBackwardBackward0)
-    impl(_ops.layer_norm, "CompositeImplicitAutograd", _layer_norm, casts(CUDA="fp32"))
+    impl(_ops.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
     impl(
         _ops._fused_rms_norm, "CompositeExplicitAutograd", native._fused_rms_norm,
         FusedRmsNormBackward0)

@@ -33,14 +33,14 @@ _now = state.get
 
 def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
-    compute: Callable[..., Any], is_new: bool = False,
+    compute: Callable[..., Any], is_new: bool = False, key: Any = None,
 ) -> None:  # fmt: skip
     """Store the short cut of a call, once the call is repeated.
 
     args: all arguments, tensors first. made: the call's result or results. compute(*arrays):
     returns the arrays of the results, or None if the kernel must report an error. is_new: True if
     each result is always a new array, or a view of all elements of a new array to which there is no
-    other reference.
+    other reference. key: what finds the short cut, if it is not the geometries of the tensors.
     """
     results = made if type(made) is tuple else (made,)
     if not all([type(x) is Tensor and x._device is CPU for x in results]):
@@ -89,8 +89,10 @@ def learn(
 
         return short
 
-    shapes = [x._geometry for x in args[:count]]
-    store(table, kernel, shapes[0] if count == 1 else tuple(shapes), make)
+    if key is None:
+        shapes = [x._geometry for x in args[:count]]
+        key = shapes[0] if count == 1 else tuple(shapes)
+    store(table, kernel, key, make)
 
 
 def _taking(geometry: Geometry) -> Callable[[Any], Tensor | None]:

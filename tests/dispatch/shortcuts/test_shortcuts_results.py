@@ -62,6 +62,15 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
     "stack of numbers": (lambda x: gt.stack([x[0, 0], x[1, 1]]), "stack"),
     "stack along the last": (lambda x: gt.stack((x, x), 2), "stack"),
+    "layer_norm": (lambda x: gt.nn.functional.layer_norm(x, (4,)), "layer_norm"),
+    "layer_norm with a scale": (
+        lambda x: gt.nn.functional.layer_norm(x.t(), (3,), x[:, 0], eps=0.5),
+        "layer_norm",
+    ),
+    "layer_norm of matrices": (
+        lambda x: gt.nn.functional.layer_norm(x, (3, 4), x + 1, x - 1),
+        "layer_norm",
+    ),
     "glu": (lambda x: gt.nn.functional.glu(x[:, :2].contiguous()), "glu"),
     "avg_pool2d": (lambda x: gt.nn.functional.avg_pool2d(x[None], 2), "avg_pool2d"),
     "adaptive": (
