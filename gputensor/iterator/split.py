@@ -15,7 +15,8 @@ Strides = Sequence[Shape | None]
 
 
 def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
-    """Return True if the number of elements and every byte offset fit a signed 32-bit integer."""
+    """Return True if the number of elements and every byte offset fit a signed 32-bit integer.
+    Strides may be negative, and their offsets count like positive ones."""
     numel = 1
     for size in shape:
         numel *= size
@@ -23,10 +24,10 @@ def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
         return False
     for strides in stride_bytes:
         if strides is not None:
-            last = 1
+            reach = 1
             for size, stride in zip(shape, strides):
-                last += (size - 1) * stride
-            if last > MAX_32BIT:
+                reach += (size - 1) * abs(stride)
+            if reach > MAX_32BIT:
                 return False
     return True
 
@@ -81,7 +82,7 @@ def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
     for dim in range(len(shape) - 1, -1, -1):
         if shape[dim] > 1:
             for strides in stride_bytes:
-                reach = 0 if strides is None else (shape[dim] - 1) * strides[dim]
+                reach = 0 if strides is None else (shape[dim] - 1) * abs(strides[dim])
                 if reach > farthest:
                     farthest, found = reach, dim
     assert found >= 0, (shape, stride_bytes)

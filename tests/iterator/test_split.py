@@ -92,6 +92,17 @@ def test_the_farthest_dimension_is_halved_first_and_the_outermost_wins():
     assert (second.shape, second.offset_bytes) == ((3, 3), (8, 24))
 
 
+def test_negative_strides_reach_as_far_as_positive_ones():
+    size = 1 << 30
+    assert not split.can_use_32bit((size,), [(-4,)])
+    assert not split.can_use_32bit((size, 2), [(4, 4 - 4 * size)])
+    assert split.can_use_32bit((size // 2,), [(-2,)])
+    assert split.dim_to_split((4, 4), [(-16, 4)]) == 0
+    pieces = list(split.split_32bit((size, 2), [(-4, 8)]))
+    assert sum(p.shape[0] * p.shape[1] for p in pieces) == 2 * size
+    assert all(split.can_use_32bit(p.shape, [(-4, 8)]) for p in pieces)
+
+
 def test_halves_of_a_reduced_dimension_share_their_output():
     size = 1 << 30
     pieces = list(split.split_32bit((size, 3), [(0, 4), (4, 4 * size)], n_reduced=1))
