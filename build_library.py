@@ -241,7 +241,7 @@ def loop_units(wanted: dict[str, list[str]], folder: Path) -> list[Unit]:
 
 def loop_headers(folder: Path) -> tuple[str, ...]:
     """Where a file of loops/ finds what it includes."""
-    places = (folder, KERNELS / "cuda" / "include", ROOT / "gputensor" / "_generated", SOURCES)
+    places = (folder, KERNELS / "cuda" / "include", KERNELS / "_generated", SOURCES)
     return tuple(f"-I{place}" for place in places)
 
 
@@ -304,7 +304,7 @@ def _last_seconds(unit: Unit, folder: Path) -> float:
 
 @functools.cache
 def _table_of_loops() -> str:
-    return (ROOT / "gputensor" / "_generated" / "loops.h").read_text(encoding="utf-8")
+    return (KERNELS / "_generated" / "loops.h").read_text(encoding="utf-8")
 
 
 def _is_compiled(unit: Unit, folder: Path) -> bool:

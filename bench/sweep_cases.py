@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gputensor._generated.index import OPERATORS
+from gputensor.core._generated.index import OPERATORS
 from gputensor.core.schema import Argument
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
-from gputensor.makers import rows
+from gputensor.registrations import rows
 
 SIZES = (1 << 10, 1 << 15, 1 << 20, 1 << 24)
 # All dtypes except the first are measured only at the third size.

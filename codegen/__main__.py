@@ -74,11 +74,11 @@ def _compare(model: Model) -> int:
 
 
 def _stale(texts: dict[Path, str]) -> list[Path]:
-    """Return the files in _generated that the generator no longer writes."""
+    """Return the files in folders `_generated` that the generator no longer writes."""
     return sorted(
         path
-        for path in paths.GENERATED.rglob("*.py*")
-        if path not in texts and path.suffix in (".py", ".pyi")
+        for path in paths.PACKAGE.rglob(f"{paths.GENERATED.name}/**/*.*")
+        if path not in texts and path.suffix in (".py", ".pyi", ".h")
     )
 
 

@@ -12,21 +12,21 @@ from .short_cuts.forms import short_forms
 
 def files(model: Model) -> dict[Path, str]:
     registrations = {
-        paths.GENERATED / "shapes.py": shapes.shapes(model.all),
-        paths.GENERATED / "short_forms.py": short_forms(),
+        paths.generated("makers") / "shapes.py": shapes.shapes(model.all),
+        paths.generated("structured") / "short_forms.py": short_forms(),
         **{
-            paths.GENERATED / "kernels" / f"{family}.py": kernels.kernels(model, family)
+            paths.registrations(family): kernels.kernels(model, family)
             for family in model.families()
         },
         **{
-            paths.GENERATED / "kernels" / f"{family}.py": kernels.kernels(model.apart, family)
+            paths.registrations(family): kernels.kernels(model.apart, family)
             for family in model.apart.families()
         },
     }
     used = families.used_calls(model, registrations.values())
     named = families.named_operators()
     return {
-        **{paths.GENERATED / name: text for name, text in faces.FILES.items()},
+        **{paths.PACKAGE / name: text for name, text in faces.FILES.items()},
         **families.families(model, used),
         paths.GENERATED / "functions.pyi": stubs.functions(model),
         **{paths.GENERATED / f"{name}.pyi": stubs.functions(model, name) for name in MODULES},
@@ -35,6 +35,6 @@ def files(model: Model) -> dict[Path, str]:
         paths.GENERATED / "calls.pyi": stubs.calls(model, used),
         paths.GENERATED / "operators.pyi": stubs.operators(model, named),
         **registrations,
-        paths.GENERATED / "loops.h": loops.loops(model),
+        paths.generated("kernels") / "loops.h": loops.loops(model),
         paths.OPERATORS_PAGE: page.page(model),
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 YAML = ROOT / "native_functions.yaml"
 PACKAGE = ROOT / "gputensor"
-GENERATED = PACKAGE / "_generated"
+GENERATED = PACKAGE / "_generated"  # what users and native code call; rooms have the other files
 NAMES = PACKAGE / "core" / "errors" / "names.txt"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
@@ -21,6 +21,19 @@ OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 # Families whose native code and formulas are not in native/ and autograd/formulas/.
 NATIVES = {"collective": "distributed/operators.py"}
 FORMULAS = ("distributed/derivatives.py",)
+
+
+def generated(room: str) -> Path:
+    """Return the folder of the generated files in a room of the package."""
+    return PACKAGE / room / GENERATED.name
+
+
+def is_generated(path: Path) -> bool:
+    return GENERATED.name in path.parts
+
+
+def registrations(family: str) -> Path:
+    return generated("registrations") / f"{family}.py"
 
 
 def formulas() -> list[Path]:

@@ -20,14 +20,20 @@ def overloads_of(model: Model) -> int:
 def counted(texts: dict[Path, str]) -> dict[Path, int]:
     """Return a dict from path to number of lines, for those of the given files that are in
     _generated."""
-    return {
-        path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
-    }
+    return {path: text.count("\n") for path, text in texts.items() if paths.is_generated(path)}
 
 
 def lines(model: Model) -> dict[Path, int]:
     """Return a dict from path to number of lines, for all files in _generated."""
     return counted(generate.files(model))
+
+
+def _kind(path: Path) -> str:
+    """Return the name of a file; for a family's file, the name of its folder or room."""
+    if path.parent.name == "families":
+        return "families"
+    room = path.parent.parent.name
+    return room if room == "registrations" else path.name
 
 
 def print_lines(model: Model) -> int:
@@ -36,9 +42,9 @@ def print_lines(model: Model) -> int:
     kinds: Counter[str] = Counter()
     families: Counter[str] = Counter()
     for path, count in found.items():
-        is_part = path.parent != paths.GENERATED
-        kinds[path.parent.name if is_part else path.name] += count
-        families[path.stem if is_part else ""] += count
+        kind = _kind(path)
+        kinds[kind] += count
+        families[path.stem if kind != path.name else ""] += count
     for name, count in kinds.items():
         print(f"{name:<16}{count:>7} lines{count / overloads:>7.1f} an overload")
     print()

@@ -24,7 +24,6 @@ RUN apt-get update -qq \
         || echo python3-dev) >/dev/null
 COPY build_library.py ./
 COPY gputensor/kernels gputensor/kernels
-COPY gputensor/_generated/loops.h gputensor/_generated/
 RUN GPUTENSOR_REQUIRE_LIBRARY=1 python3 build_library.py
 
 FROM wheels AS base

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import gputensor as gt  # noqa: E402 - the checkout's
-from gputensor._generated import index  # noqa: E402
+from gputensor.core._generated import index  # noqa: E402
 
 STUBS = ROOT / "build" / "reference"
 STUBS.mkdir(parents=True, exist_ok=True)  # mkdocstrings ignores a path that does not exist yet.

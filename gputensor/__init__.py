@@ -19,7 +19,7 @@ from os import environ as _environ
 # which doubles the time of this import.
 import numpy as _numpy
 
-from ._generated import index as _index
+from .core._generated import index as _index
 from .core import lazy as _lazy
 from .core.device import device as device
 from .core.device import unknown_type_hooks as _unknown_type_hooks
@@ -199,7 +199,7 @@ for _name in _CLIENTS & _sys.modules.keys():
 
     _interop.register(_sys.modules[_name])
 if _environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
-    from .dispatch.trace import start_from_environment as _start_trace
+    from .dispatch.tracing import start_from_environment as _start_trace
 
     _start_trace()
 # Remove the subpackage `tensor`, so that `gt.tensor` is the function in exchange/construct.py.

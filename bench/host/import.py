@@ -70,7 +70,7 @@ def grow(package: Path, times: int) -> None:
     """Copy gputensor to `package`. In the copy's index, add `times` - 1 similar names for each
     name."""
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    index = package / "_generated" / "index.py"
+    index = package / "core" / "_generated" / "index.py"
     parts = index.read_text(encoding="utf-8").split('"""')
     for n, part in enumerate(parts):
         if parts[n - 1].endswith("_read("):

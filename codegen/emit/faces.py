@@ -25,15 +25,26 @@ class GeneratedMethods:
 _WHEN = "with lazy loading of families."
 
 FILES = {
-    "__init__.py": module("Generated code. docs/internals/architecture.md describes the modules."),
-    "kernels/__init__.py": module("Registrations of operators. Each family has one file."),
-    "calls.py": module(f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")),
-    "operators.py": module(
+    "core/_generated/__init__.py": module("The index of all names."),
+    "func/_generated/__init__.py": module("Batch rules of single rows."),
+    "kernels/_generated/__init__.py": module("The loops of every family."),
+    "makers/_generated/__init__.py": module("Kernels by the shape of a schema."),
+    "registrations/_generated/__init__.py": module(
+        "Registrations of operators. Each family has one file."
+    ),
+    "structured/_generated/__init__.py": module("The forms of short cuts."),
+    "_generated/__init__.py": module(
+        "Generated code. docs/internals/architecture.md describes the modules."
+    ),
+    "_generated/calls.py": module(
+        f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")
+    ),
+    "_generated/operators.py": module(
         f"The Operator of every overload, {_WHEN}", _LAZY.format(names="operators")
     ),
-    "functions.py": module(
+    "_generated/functions.py": module(
         f"Public functions, `gt.add(...)`, {_WHEN}", _LAZY.format(names="functions")
     ),
-    "nn.py": module(f"Functions of gt.nn.functional, {_WHEN}", _LAZY.format(names="nn")),
-    "methods.py": module(f"Tensor's operators, {_WHEN}", _METHODS),
+    "_generated/nn.py": module(f"Functions of gt.nn.functional, {_WHEN}", _LAZY.format(names="nn")),
+    "_generated/methods.py": module(f"Tensor's operators, {_WHEN}", _METHODS),
 }

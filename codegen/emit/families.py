@@ -1,6 +1,7 @@
-"""Text of the modules _generated/families/<family>.py and _generated/index.py. A family's module
-has the functions of its operators. The index maps each name to its family, so that a family is
-loaded on first use.
+"""Text of the modules _generated/families/<family>.py and core/_generated/index.py.
+
+A family's module has the functions of its operators. The index maps each name to its family, so
+that a family is loaded on first use.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
         ops = [op for op in model.others if op.family == family]
         found[folder / f"{family}.py"] = _family(model.apart, family, ops, set())
     return found | {
-        paths.GENERATED / "index.py": _index(model, used),
-        paths.GENERATED / "loops.py": _loops(model),
-        paths.GENERATED / "batching.py": batching(model),
+        paths.generated("core") / "index.py": _index(model, used),
+        paths.generated("kernels") / "loops.py": _loops(model),
+        paths.generated("func") / "batching.py": batching(model),
     }
 
 
@@ -111,7 +112,7 @@ def named_operators() -> set[str]:
 
 def _texts() -> list[str]:
     """Return the texts of those hand-written modules of the package that import generated code."""
-    found = [path for path in paths.PACKAGE.rglob("*.py") if paths.GENERATED not in path.parents]
+    found = [path for path in paths.PACKAGE.rglob("*.py") if not paths.is_generated(path)]
     texts = [path.read_text(encoding="utf-8") for path in found]
     return [text for text in texts if "_generated import" in text]
 

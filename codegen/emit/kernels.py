@@ -1,4 +1,4 @@
-"""Text of _generated/kernels/<family>.py: the registrations and derivatives of a family.
+"""Text of registrations/_generated/<family>.py: the registrations and derivatives of a family.
 
 Each operator has one row. The kernels that do not depend on a signature are made by
 gputensor/makers when a slot of a dispatch table is computed.
@@ -39,13 +39,13 @@ def kernels(model: Model, family: str) -> str:
     used = set(re.findall(r"\w+", written))
     homes = check_kernels.formulas(found.formulas)
     lines: list[str] = [imported(f"...{home}", taken) for home, taken in homes.items()]
-    lines += [*imports(IMPORTED, written), imported("...makers.rows", sorted(used & ROWS))]
+    lines += [*imports(IMPORTED, written), imported("..rows", sorted(used & ROWS))]
     home, _, name = paths.dotted(paths.native(family)).rpartition(".")
     lines += [f"from ...{home} import {name} as native"] if "native" in used else []
-    lines += ["from .. import calls"] if composed else []
+    lines += ["from ..._generated import calls"] if composed else []
     is_apart = any(op.namespace != NAMESPACE for op in model.ops)
-    home = f"..families import {family}" if is_apart else ".. import operators"
-    lines.append(f"from {home} as _ops")
+    home = f".families import {family}" if is_apart else " import operators"
+    lines.append(f"from ..._generated{home} as _ops")
     install = joined(["def install() -> None:", *indent(rows)])
     where = paths.native(family).relative_to(paths.PACKAGE).as_posix()
     doc = f"Registrations of the operators of {where}, and their derivatives."
@@ -61,7 +61,7 @@ def _composed(op: Op) -> list[str]:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-# Functions of makers/rows.py, which register an operator.
+# Functions of registrations/rows.py, which register an operator.
 ROWS = {
     "impl", "bind", "forwards", "out_of", "selects", "counts", "tracks", "replays",
     "copied", "refuses_out", "refuses_resize", "passes", "casts",

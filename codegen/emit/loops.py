@@ -1,5 +1,5 @@
-"""Text of _generated/loops.h: the functors of `kernels/cuda/` that are compiled for the CPU, each
-with the dtypes for which it is compiled.
+"""Text of kernels/_generated/loops.h: the functors of `kernels/cuda/` that are compiled for the
+CPU, each with the dtypes for which it is compiled.
 
 The file has a macro list `X(op, dtype)` for each family, from which
 `kernels/compiled/loops/<family>.cpp` makes its table.

@@ -1,4 +1,4 @@
-"""Text of _generated/shapes.py: a kernel function for each schema shape that occurs.
+"""Text of makers/_generated/shapes.py: a kernel function for each schema shape that occurs.
 
 Passing arguments as `*args` takes a sixth of the time of a small call (bench/host/overhead.py). So
 makers use the functions of this module, which have exactly the needed arguments. For shapes that it
@@ -19,18 +19,18 @@ DOC = """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the
 gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
 in makers/autograd.py; other names contain the number of arguments."""
 
-IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
-from ..autograd import anomaly
-from ..autograd.history import AutogradMeta, accumulator
-from ..autograd.inplace_or_view import bump_version, track_view, track_views
-from ..autograd.modes import below_autograd, grad_mode
-from ..autograd.node import _numbers
-from ..autograd.variable import check_constant
-from ..core.arguments import NUMBERS, keys_of_list
-from ..dispatch.backend_select import DENSE_KEYS, default_device
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW, below, functionality_bit
-from ..dispatch.tls import state, unrecorded
-from ..tensor.tensor import Tensor
+IMPORTS = """from ...amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
+from ...autograd import anomaly
+from ...autograd.history import AutogradMeta, accumulator
+from ...autograd.inplace_or_view import bump_version, track_view, track_views
+from ...autograd.modes import below_autograd, grad_mode
+from ...autograd.node import _numbers
+from ...autograd.variable import check_constant
+from ...core.arguments import NUMBERS, keys_of_list
+from ...dispatch.backend_select import DENSE_KEYS, default_device
+from ...dispatch.keys import BELOW_ADINPLACEORVIEW, below, functionality_bit
+from ...dispatch.tls import state, unrecorded
+from ...tensor.tensor import Tensor
 
 BELOW_AUTOGRAD = below("AutogradOther")
 TRACKED = functionality_bit("ADInplaceOrView")

@@ -1,4 +1,5 @@
-"""Text of _generated/short_forms.py: the functions of short cuts, composed of common parts.
+"""Text of structured/_generated/short_forms.py: the functions of short cuts, composed of common
+parts.
 
 A short cut does the work of a dispatch table, of Autograd's kernel and of the backend's kernel in
 one frame, so it cannot call functions for these steps (Note [Short cuts] in
@@ -24,18 +25,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import runtime
-from ..core.arguments import are_equal as _are_equal
-from ..core.device import CPU
-from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
-from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
-from ..kernels.cpu.quiet import again, enter
-from ..kernels.cuda.launch import straight
-from ..tensor import differentiable
-from ..tensor.make import CPU_KEYS, is_plain
-from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor, blank
+from ... import runtime
+from ...core.arguments import are_equal as _are_equal
+from ...core.device import CPU
+from ...dispatch.backend_select import TENSOR_KEYS, default_devices
+from ...dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
+from ...dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
+from ...kernels.cpu.quiet import again, enter
+from ...kernels.cuda.launch import straight
+from ...tensor import differentiable
+from ...tensor.make import CPU_KEYS, is_plain
+from ...tensor.storage import Storage
+from ...tensor.tensor import Tensor, blank
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get

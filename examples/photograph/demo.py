@@ -213,7 +213,7 @@ def _work(pipeline: Pipeline, step: Any, state: State) -> Any:
 
 
 def _trace(view: Any) -> list[str]:
-    from gputensor.dispatch.trace import trace
+    from gputensor.dispatch import trace
 
     with trace() as lines:
         view.contiguous()

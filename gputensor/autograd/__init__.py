@@ -4,7 +4,7 @@ node.py defines recorded operations, saved.py their saved values, and history.py
 tensor. variable.py has the tensor's attributes and recording, and inplace_or_view.py updates
 histories for views and in-place operators. formulas/ has the functions that derivatives of
 native_functions.yaml call. engine/ has the public functions, walks the graph (run.py), and handles
-hooks and other attachments (node.py). `_generated/kernels/` has the nodes of operators, and
+hooks and other attachments (node.py). `registrations/_generated/` has the nodes of operators, and
 makers/autograd.py makes the recording kernels.
 """
 

@@ -1,7 +1,7 @@
 """Node: one recorded operation, with edges to its operands' nodes and its saved values.
 
-The nodes of operators are generated (`_generated/kernels/`). This module has AccumulateGrad, the
-node at the end of every path. Saved values are in saved.py, and engine/run.py runs nodes.
+The nodes of operators are generated (`registrations/_generated/`). This module has AccumulateGrad,
+the node at the end of every path. Saved values are in saved.py, and engine/run.py runs nodes.
 
 Note [No cycles]
 A graph must be freed with the last tensor that uses it, without the garbage collector. So a node

@@ -22,7 +22,7 @@ from gputensor.core.dtype import dtype
 from gputensor.dispatch import dispatcher, keys, tls
 from gputensor.dispatch.backend_select import TENSOR_KEYS
 from gputensor.dispatch.table_text import way
-from gputensor.dispatch.trace import trace
+from gputensor.dispatch import trace
 
 from . import layouts, ops
 from .output import (

@@ -27,7 +27,7 @@ def of(
     called = package / "_generated" / "families" / f"{family}.py"
     wanted = [f"op_{identifier}", base, f"Tensor_{base}", f"call_{identifier}"]
     found = _lines("called", called, python_names(called), wanted)
-    kernels = package / "_generated" / "kernels" / f"{family}.py"
+    kernels = package / "registrations" / "_generated" / f"{family}.py"
     row = rows(kernels).get(identifier)
     if row is not None:
         found.append(("row", f"{_shown(kernels)}:{row.line} of registration"))
@@ -75,7 +75,7 @@ class Row:
 
 @functools.cache
 def rows(path: Path) -> dict[str, Row]:
-    """Parse a file of _generated/kernels. Return a dict: operator -> Row."""
+    """Parse a file of registrations/_generated. Return a dict: operator -> Row."""
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
@@ -88,7 +88,7 @@ def rows(path: Path) -> dict[str, Row]:
 
 @functools.cache
 def native_file(path: Path) -> str:
-    """Return the native file that a file of _generated/kernels imports, or "" if there is none."""
+    """Return the native file that a file of registrations imports, or "" if there is none."""
     for node in _tree(path).body:
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
             return f"{node.module}/{node.names[0].name}.py"

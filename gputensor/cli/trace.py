@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import gputensor as gt
-from gputensor.dispatch.trace import Hop, trace
+from gputensor.dispatch.tracing import Hop, trace
 
 from .output import FINE, Arguments, Refusal, here, print_json, write_pictures
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .._generated import index
+from ._generated import index
 
 _PACKAGE = __name__.partition(".")[0]
 

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from .._generated import index
+from ..core._generated import index
 from ..core import errors, schema
 from ..core.arguments import flag
 from ..core.guard import Function

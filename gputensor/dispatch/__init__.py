@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 
-# `trace` is imported here and not lazily, so that the name refers to the class, not to the module.
-from .trace import trace as trace
-
 if TYPE_CHECKING:
     from .dispatcher import find as find
     from .keys import DispatchKey as DispatchKey, KeySet as KeySet, full_after as full_after
@@ -31,6 +28,6 @@ if TYPE_CHECKING:
         InferenceMode as InferenceMode, excluded as excluded, included as included,
         is_inference_mode as is_inference_mode,
     )  # fmt: skip
+    from .tracing import trace as trace
 else:
-    __all__ = ["trace"]
     __getattr__, __dir__ = lazy.attributes(globals())

@@ -1,17 +1,17 @@
 """Lazy loading of operator families. A family loads when one of its names is first used.
 
-An import reads only `_generated/index.py`, which lists the family of every name. A family loads in
-two steps. The first step imports `_generated/families/<family>.py`, which has one block for each
-operator: `op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, and
-`call_add_out` the function that native code calls. Functions and methods choose the overload,
-collect the operands' keys and call through its table. Native code checks values. If native code
-fails with an exception of another library or of Python, and the schema shows which argument is
-wrong, `_refuse` raises an exception of gputensor.
+An import reads only `core/_generated/index.py`, which lists the family of every name. A family
+loads in two steps. The first step imports `_generated/families/<family>.py`, which has one block
+for each operator: `op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the
+method, and `call_add_out` the function that native code calls. Functions and methods choose the
+overload, collect the operands' keys and call through its table. Native code checks values. If
+native code fails with an exception of another library or of Python, and the schema shows which
+argument is wrong, `_refuse` raises an exception of gputensor.
 
-The second step imports `_generated/kernels/<family>.py`, which registers the kernels. It runs at
-the first call of one of the operators, or earlier, when a kernel is registered for an operator or
-its name is looked up. So our kernels are always the oldest. A failed step is undone completely and
-tried again at the next use.
+The second step imports `registrations/_generated/<family>.py`, which registers the kernels. It runs
+at the first call of one of the operators, or earlier, when a kernel is registered for an operator
+or its name is looked up. So our kernels are always the oldest. A failed step is undone completely
+and tried again at the next use.
 
 Until the first step, a placeholder stands for each name. The placeholders of `gt.add` and
 `calls.add_Tensor` are in the module-like objects beside the index; the placeholders of `x.add` and
@@ -35,7 +35,7 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .._generated import index
+from ..core._generated import index
 from ..core import lazy
 
 # Held during every definition, registration and load.
@@ -45,6 +45,7 @@ lock = threading.RLock()
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
+_REGISTRATIONS = f"{_PACKAGE}.registrations._generated"
 _METHOD, _CALL, _OPERATOR, _NN = "Tensor_", "call_", "op_", "nn_"
 # The name of the start module, which imports all modules that every call needs. Here it is a
 # string, because families.py must not import a module that imports the dispatcher.
@@ -73,7 +74,7 @@ def called(family: str) -> ModuleType:
 
 def registered(family: str) -> None:
     """Register the family's kernels, unless they are registered already."""
-    module = f"{_GENERATED}.kernels.{family}"
+    module = f"{_REGISTRATIONS}.{family}"
     if module in _done:
         return
     # Another thread may have loaded the module in the meantime, or an outer call of this thread may
@@ -138,7 +139,7 @@ def family_of(qualified_name: str) -> str | None:
 def is_complete(qualified_name: str) -> bool:
     """True if everything that a call of this operator needs is loaded."""
     family = family_of(qualified_name)
-    return _START in _done and (family is None or f"{_GENERATED}.kernels.{family}" in _done)
+    return _START in _done and (family is None or f"{_REGISTRATIONS}.{family}" in _done)
 
 
 def complete(qualified_name: str) -> None:
@@ -159,7 +160,7 @@ def behind(qualified_name: str, action: Callable[[], object]) -> None:
     if they are already registered."""
     family = family_of(qualified_name)
     with lock:
-        if family is None or f"{_GENERATED}.kernels.{family}" in _done:
+        if family is None or f"{_REGISTRATIONS}.{family}" in _done:
             action()
         else:
             _waiting.setdefault(family, []).append(action)

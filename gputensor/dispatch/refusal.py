@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from .._generated import index
+from ..core._generated import index
 from ..core import errors
 from ..core.arguments import number, number_in
 from . import dispatcher

@@ -209,7 +209,7 @@ def declare_stub(family: str) -> Stub:
 def families() -> list[str]:
     """Return the families with loops for CPU and CUDA, the family of chains, and declared
     families."""
-    from .._generated.loops import LOOPS
+    from ._generated.loops import LOOPS
 
     return sorted({*LOOPS, CHAIN, *_declared})
 

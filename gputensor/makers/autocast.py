@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .._generated import shapes
+from ._generated import shapes
 from ..amp.casting import (
     AUTOCAST, cast_any, cast_list, device_of, is_eligible, widest,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import shapes
+from ._generated import shapes
 from ..autograd.inplace_or_view import rebase_history, reshape_history
 from ..autograd.node import Node
 from ..autograd.saved import save, save_result

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import shapes
+from ._generated import shapes
 from ..dispatch.backend_select import DENSE_KEYS, default_device
 from ..dispatch.operator import Operator, Table
 

@@ -13,7 +13,7 @@ from ..dispatch import families
 from ..dispatch.operator import Operator
 
 # (operator, name of its loop or "", its kernel for all devices except the CPU, file and line of its
-# row in `_generated/kernels`).
+# row in `registrations/_generated`).
 Entry = tuple[Operator, str, Any, str]
 
 # The entries of each family.

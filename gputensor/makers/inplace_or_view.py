@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import shapes
+from ._generated import shapes
 from ..autograd.inplace_or_view import bump_version, track_view, track_views
 from ..core.schema import Argument, Type
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._generated import calls, operators
-from .._generated.loops import LOOPS
+from ..kernels._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype_rules import RULES

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
-from .._generated.loops import LOOPS
+from ..kernels._generated.loops import LOOPS
 from ..core import errors
 from ..core.arguments import number_in
 from ..core.dtype import (

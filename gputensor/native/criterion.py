@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._generated import calls
-from .._generated.loops import LOOPS
+from ..kernels._generated.loops import LOOPS
 from ..core import errors
 from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator

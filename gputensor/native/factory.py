@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls, operators, short_forms as forms
+from .._generated import calls, operators
+from ..structured._generated import short_forms as forms
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import exact
 from ..core.device import CPU

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._generated import calls, operators
-from .._generated.loops import LOOPS
+from ..kernels._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.arguments import exact
 from ..core.device import CPU

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated import calls, operators
-from .._generated.loops import LOOPS
+from ..kernels._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
 from ..core.arguments import exact
 from ..core.device import CPU

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from . import differentiable, indexing, printing
-from .._generated import calls, index
+from .._generated import calls
 from .._generated.methods import GeneratedMethods
+from ..core._generated import index
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import element_type, flag, number
 from ..core.device import CPU, device

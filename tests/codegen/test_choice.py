@@ -12,7 +12,8 @@ import numpy as np  # noqa: F401 - the calls below are evaluated
 import pytest
 
 import gputensor as gt
-from gputensor._generated import functions, index  # noqa: F401 - the calls below are evaluated
+from gputensor._generated import functions  # noqa: F401 - the calls below are evaluated
+from gputensor.core._generated import index
 from gputensor._generated.methods import GeneratedMethods
 from gputensor.core.arguments import number
 from gputensor.core.errors import ArgumentTypeError

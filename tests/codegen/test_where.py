@@ -30,7 +30,7 @@ FILES = {
     "gputensor/kernels/cuda/unary.cu": "namespace op {\nstruct erf {\n};\n}\n",
     "gputensor/_generated/families/unary.py": "op_erf = _define()\ndef erf(input): ...\n"
     "Tensor_erf = erf\n",
-    "gputensor/_generated/kernels/unary.py": "def install():\n"
+    "gputensor/registrations/_generated/unary.py": "def install():\n"
     '    bind(_operators.erf, native.functional, "erf", ErfBackward0)\n'
     "class ErfBackward0: ...\n",
     "docs/operators.md": "# Operators\n| `erf` | `gt.erf` |\n",
@@ -61,8 +61,8 @@ def test_where(model: load.Model, capsys: pytest.CaptureFixture[str]) -> None:
         "  called   gputensor/_generated/families/unary.py:1 op_erf\n"
         "  called   gputensor/_generated/families/unary.py:2 erf\n"
         "  called   gputensor/_generated/families/unary.py:3 Tensor_erf\n"
-        "  row      gputensor/_generated/kernels/unary.py:2 of registration\n"
-        "  node     gputensor/_generated/kernels/unary.py:3 ErfBackward0\n"
+        "  row      gputensor/registrations/_generated/unary.py:2 of registration\n"
+        "  node     gputensor/registrations/_generated/unary.py:3 ErfBackward0\n"
         "  native   gputensor/native/unary.py:1 functional\n"
         "  cpu      gputensor/kernels/cpu/unary.py:2 erf\n"
         "  cuda     gputensor/kernels/cuda/unary.cu:2 erf\n"
@@ -79,8 +79,8 @@ def test_where_of_another_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for part in (
         "  called   gputensor/_generated/families/collective.py:",
-        "  row      gputensor/_generated/kernels/collective.py:",
-        "  node     gputensor/_generated/kernels/collective.py:",
+        "  row      gputensor/registrations/_generated/collective.py:",
+        "  node     gputensor/registrations/_generated/collective.py:",
         "  native   gputensor/distributed/operators.py:",
     ):
         assert part in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputensor._generated.loops import LOOPS
+from gputensor.kernels._generated.loops import LOOPS
 from gputensor.core.dtype import ALL
 from gputensor.core.dtype_rules import KINDS, RULES
 from gputensor.core.errors import DtypeError

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor._generated import index, shapes
+from gputensor.core._generated import index
+from gputensor.makers._generated import shapes
 from gputensor.autograd import history
 from gputensor.autograd.node import Node
 from gputensor.autograd.variable import check_out, check_resize

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 
-from gputensor._generated.index import OPERATORS
+from gputensor.core._generated.index import OPERATORS
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gputensor as gt
-from gputensor._generated import index
+from gputensor.core._generated import index
 
 ROOT = Path(__file__).parents[2]
 MODULES = """

@@ -15,7 +15,7 @@ import pytest
 
 import gputensor as gt
 from gputensor import dispatch, library
-from gputensor._generated import index
+from gputensor.core._generated import index
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.dispatch.trace import trace
+from gputensor.dispatch import trace
 
 
 @pytest.fixture

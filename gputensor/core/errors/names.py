@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..._generated import index
+from .._generated import index
 from . import absent
 
 _PACKAGE = __name__.partition(".")[0]

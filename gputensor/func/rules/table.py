@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._generated.batching import RULES as OWN_RULES
+from .._generated.batching import RULES as OWN_RULES
 from ...dispatch import families
 from ...dispatch.operator import Operator
 from ..operators import Entry, functional_name

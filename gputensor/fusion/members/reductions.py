@@ -22,7 +22,7 @@ from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
 from ...kernels import stub
 from ...kernels.cpu import quiet
-from ...makers.rows import bound
+from ...registrations.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
 from ..chain import Recorded

@@ -23,7 +23,7 @@ from ...dispatch.keys import FUSE, LAZY
 from ...dispatch.operator import Operator, Table
 from ...kernels import stub
 from ...kernels.cpu import quiet
-from ...makers.rows import bound
+from ...registrations.rows import bound
 from ...native import argreduce, softmax
 from ...native.norm import rms_eps
 from ...structured.layers import norm_kernels

@@ -1,10 +1,10 @@
 """Kernels of the operators at the dispatch key Fuse. A kernel records the call, or first computes
 pending operands and then runs the operator.
 
-Operators with a kernel factory in `_generated/kernels/` and the tag pointwise are recorded. The
-factory makes the operator's CPU kernel again, for an operator whose plans record. So the same code
-as in eager mode checks arguments, promotes dtypes and lays out results, and raises the same errors.
-"""
+Operators with a kernel factory in `registrations/_generated/` and the tag pointwise are recorded.
+The factory makes the operator's CPU kernel again, for an operator whose plans record. So the same
+code as in eager mode checks arguments, promotes dtypes and lays out results, and raises the same
+errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...core.device import device
 from ...core.geometry import Sizes
 from ...dispatch import backend_select, dispatcher, keys, shortcuts, tls
 from ...dispatch.operator import Operator, Table, passing
-from ...makers.rows import bound
+from ...registrations.rows import bound
 from ...native import criterion, random
 from ...structured import pointwise
 from ...tensor.tensor import Tensor

@@ -26,7 +26,7 @@ from ...dispatch import keys, shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.tls import inference_blocks, keys_now
-from ...makers.rows import bound
+from ...registrations.rows import bound
 from ...structured.pointwise import cpu, elementwise
 from ...structured import pointwise
 from ...tensor.storage import Storage

@@ -13,7 +13,7 @@ from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Operator
-from ...makers.rows import bound
+from ...registrations.rows import bound
 from ...runtime import settling
 from ...structured.pointwise.wide import WideEntry
 from ...tensor.make import from_storage

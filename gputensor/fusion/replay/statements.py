@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import runtime
-from ..._generated import calls, index
+from ..._generated import calls
+from ...core._generated import index
 from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch import tls

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._generated.loops import LOOPS as DTYPES
+from .._generated.loops import LOOPS as DTYPES
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32
 from ...core.dtype_rules import RULES
 from .pointwise import Input, Loop, rounded, typed

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ..._generated.loops import LOOPS
+from .._generated.loops import LOOPS
 from ...core import errors
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from ..._generated.loops import LOOPS
+from .._generated.loops import LOOPS
 from ...core.dtype import ALL, FLOATING, STORED, complex32, dtype
 from ...core.dtype_rules import RULES
 

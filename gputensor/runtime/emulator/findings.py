@@ -12,12 +12,9 @@ import ctypes
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from . import headers
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 # For each pointer: its name, its offset in the parameter bytes, the bytes of an element, and True
 # if the kernel may write through it.
@@ -68,8 +65,21 @@ class Finding(ctypes.Structure):
     )  # fmt: skip
 
 
+class Memory(Protocol):
+    """What a sentence reads of the engine: its allocations and its loaded code. See `Machine`."""
+
+    gap: int
+    reach: int
+
+    def find(self, address: int) -> Found | None: ...
+
+    def nearest(self, address: int) -> Found | None: ...
+
+    def place_of(self, pc: int | None) -> tuple[str, int] | None: ...
+
+
 def sentence(
-    machine: Machine, kernel: str, found: Finding, params: bytes, arguments: Arguments
+    memory: Memory, kernel: str, found: Finding, params: bytes, arguments: Arguments
 ) -> str:
     """Return the finding as one sentence. If the place is unknown, the sentence begins with the
     kernel's name."""
@@ -77,9 +87,9 @@ def sentence(
     where = [f"block {found.block}"]
     if found.thread.x != _NO_THREAD:
         where.append(f"thread {found.thread}")
-    place = _place(machine, found.file.decode(errors="replace"), found.line, found.pc)
+    place = _place(memory, found.file.decode(errors="replace"), found.line, found.pc)
     if found.size:
-        what, more = _access(machine, what, found, params, arguments)
+        what, more = _access(memory, what, found, params, arguments)
         where += more
     hint = _HINT if arguments and not place and found.thread.x == _NO_THREAD else ""
     return f"{place or kernel}: {what} ({', '.join(where)}){hint}"
@@ -89,17 +99,17 @@ def sentence(
 
 
 def _access(
-    machine: Machine, what: str, found: Finding, params: bytes, arguments: Arguments
+    memory: Memory, what: str, found: Finding, params: bytes, arguments: Arguments
 ) -> tuple[str, list[str]]:
     address, size = found.address or 0, found.size
     did = "accessed" if found.kind < 0 else "wrote" if found.kind == 1 else _KINDS[found.kind]
     amount = "" if found.kind == 2 or size == _SOME_BYTES else f" {size} B"
-    near = None if "shared" in what else machine.nearest(address)
+    near = None if "shared" in what else memory.nearest(address)
     name, index = _argument(near, address, params, arguments)
     if what == "race":
         if near is None or not _inside(near, address):
             name, index = "shared memory", []
-        return _race(machine, found, name, index)
+        return _race(memory, found, name, index)
     if what == "uninitialised shared memory":
         return f"{did}{amount} of shared memory that no thread has written", []
     if "shared" in what:
@@ -115,7 +125,7 @@ def _access(
         return f"{did}{amount} through a null pointer", []
     if not is_signal or arguments:
         may_be_const = found.kind not in (1, 2)
-        where = _beside_an_argument(machine, address, params, arguments, may_be_const)
+        where = _beside_an_argument(memory, address, params, arguments, may_be_const)
         if where is not None:
             return f"{did}{amount} {where[0]}", where[1:]
     if is_signal:
@@ -130,9 +140,9 @@ def _access(
 
 
 def _race(
-    machine: Machine, found: Finding, name: str | None, index: list[str]
+    memory: Memory, found: Finding, name: str | None, index: list[str]
 ) -> tuple[str, list[str]]:
-    other = _place(machine, "", 0, found.other_pc) or "an unknown line"
+    other = _place(memory, "", 0, found.other_pc) or "an unknown line"
     text = (
         f"race for {name or 'memory'}: nothing orders this {_KINDS[found.kind]} and the "
         f"{_KINDS[found.other_kind]} at {other}"
@@ -143,16 +153,16 @@ def _race(
 
 
 def _beside_an_argument(
-    machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
+    memory: Memory, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[str] | None:
     """Describe the place of an address near the kernel's arguments. Return the place, followed by
     remarks. Return None if no argument is near."""
-    meant = _meant(machine, address, params, arguments, may_be_const)
+    meant = _meant(memory, address, params, arguments, may_be_const)
     is_clear = bool(meant) and meant[0].distance <= _CLEAR
-    wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
+    wrapped = None if is_clear else _wrapped(memory, address, params, arguments)
     if wrapped is not None:
         return [f"far from {wrapped[0]}", *wrapped[1:]]
-    if is_clear or (len(meant) == 1 and meant[0].distance <= machine.gap // 2):
+    if is_clear or (len(meant) == 1 and meant[0].distance <= memory.gap // 2):
         one = meant[0]
         return [f"{one.side} '{one.name}'", f"index {one.element} of {one.elements}"]
     if meant:
@@ -173,7 +183,7 @@ class _Meant(NamedTuple):
 
 
 def _meant(
-    machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
+    memory: Memory, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
     """Return the arguments that the kernel may have meant to access, the nearest one first.
 
@@ -183,12 +193,12 @@ def _meant(
     found: list[tuple[bool, _Meant]] = []
     for name, offset, itemsize, is_written in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
-        own = machine.nearest(pointer) if pointer else None
+        own = memory.nearest(pointer) if pointer else None
         if own is None or not _close(own, pointer):
             continue
         begin, end = own.begin or 0, (own.begin or 0) + own.nbytes
         distance = begin - address if address < begin else address - end + 1
-        if abs(address - pointer) > machine.reach:
+        if abs(address - pointer) > memory.reach:
             continue
         fits = (may_be_const or is_written) and (address - pointer) % itemsize == 0
         side = "before" if address < begin else "past"
@@ -226,15 +236,13 @@ def _argument(
     return (best[1], best[2]) if best else (None, [])
 
 
-def _wrapped(
-    machine: Machine, address: int, params: bytes, arguments: Arguments
-) -> list[str] | None:
+def _wrapped(memory: Memory, address: int, params: bytes, arguments: Arguments) -> list[str] | None:
     """Find the argument for which an overflow of a 32-bit index gives this address. Return the
     argument and the index. Return None unless there is exactly one such argument."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
-        own = machine.find(pointer) if pointer else None
+        own = memory.find(pointer) if pointer else None
         if own is None or (address - pointer) % itemsize:
             continue
         index = (address - pointer) // itemsize
@@ -274,7 +282,7 @@ def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
 _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
-def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
+def _place(memory: Memory, file: str, line: int, pc: int | None) -> str | None:
     """Return the place of an access, such as `blur.cu:41`, or None if the place is unknown. Use
     `file` and `line` or, if they are empty, the address of an instruction."""
     if file and line:
@@ -284,7 +292,7 @@ def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
-    at = machine.place_of(pc)
+    at = memory.place_of(pc)
     if at is None or os.path.basename(at[0]).startswith("lib"):  # The address is in a library.
         return None
     return _line_of(at[0], at[1] - 1)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import is_, itemgetter
 from typing import Any
 
-from ..._generated.loops import LOOPS
+from ...kernels._generated.loops import LOOPS
 from ...core import errors, number_range
 from ...core.arguments import are_equal, number_in
 from ...core.device import CPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._generated.loops import LOOPS
+from ...kernels._generated.loops import LOOPS
 from ...core.arguments import NUMBERS
 from ...core.dtype import bool_, dtype
 from ...core.dtype_rules import RULES, DtypeRule

@@ -16,7 +16,7 @@ from typing import Any
 
 from numpy import empty, may_share_memory
 
-from ..._generated import short_forms as forms
+from .._generated import short_forms as forms
 from ...core.arguments import NUMBERS, are_equal
 from ...core.device import CPU, device
 from ...core.dtype import dtype

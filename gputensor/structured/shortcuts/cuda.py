@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import runtime
-from ..._generated import short_forms as forms
+from .._generated import short_forms as forms
 from ...core import number_range
 from ...core.dtype import FLOATING
 from ...core.geometry import Geometry

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._generated.short_forms import may_write
+from .._generated.short_forms import may_write
 from ...core.arguments import NUMBERS, are_equal
 from ...core.geometry import Geometry
 from ...dispatch.operator import Table

@@ -2,7 +2,7 @@
 
 A short cut skips the operators of which a factory or a copy is composed. It makes their checks: of
 the thread's state, the default device, and the operand's keys. The forms are in
-_generated/short_forms.py. This module has the parts that depend on the layout.
+structured/_generated/short_forms.py. This module has the parts that depend on the layout.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._generated import short_forms as forms
+from .._generated import short_forms as forms
 from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch import defaults, shortcuts

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy import empty
 
-from ..._generated import short_forms as forms
+from .._generated import short_forms as forms
 from ...core.arguments import are_equal
 from ...core.device import CPU
 from ...core.dtype import int64

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy import floating, ufunc
 
-from ..._generated import short_forms as forms
+from .._generated import short_forms as forms
 from ...core import number_range
 from ...core.arguments import NUMBERS, ONE
 from ...core.dtype import FLOATING

@@ -3,7 +3,7 @@
 For a tensor without autograd history, a short cut does in one frame the work of the kernel and of
 ADInplaceOrView, which includes setting the view's base. A separate function records views of
 tensors with a history. Views of parts have one such function for each offset. The forms are in
-_generated/short_forms.py.
+structured/_generated/short_forms.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
+from .._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
 from ...dispatch import shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table

@@ -17,7 +17,7 @@ import pytest
 
 import gputensor as gt
 from gputensor import runtime
-from gputensor._generated.loops import LOOPS
+from gputensor.kernels._generated.loops import LOOPS
 from gputensor.core import errors
 from gputensor.core.dtype import ALL, bool_, dtype
 from gputensor.core.dtype_rules import RULES

@@ -21,7 +21,7 @@ def families():
     return sorted(m.removeprefix(head) for m in sys.modules if m.startswith(head))
 
 def registered():
-    head = "gputensor._generated.kernels."
+    head = "gputensor.registrations._generated."
     return sorted(m.removeprefix(head) for m in sys.modules if m.startswith(head))
 """
 
@@ -181,7 +181,7 @@ def state():
             len(further.entries.get("unary", ())))
 if {step!r} == "kernels":
     lazily.called("unary")
-    importlib.import_module("gputensor._generated.kernels.unary")  # it names other families
+    importlib.import_module("gputensor.registrations._generated.unary")  # it names other families
 before = state()
 name = "gputensor._generated.{step}.unary"
 real = importlib.import_module
@@ -298,5 +298,5 @@ asks.join(0.2)
 assert asks.is_alive() and not seen
 go_on.set()
 loader.join(60), asks.join(60)
-assert seen[0].kernels and "gputensor._generated.kernels.binary" in sys.modules
+assert seen[0].kernels and "gputensor.registrations._generated.binary" in sys.modules
 """)

@@ -531,7 +531,7 @@ def test_no_call_differs_for_them(first: int) -> None:
 @pytest.mark.full
 def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Callable[..., Any]] = []
-    from gputensor._generated import short_forms
+    from gputensor.structured._generated import short_forms
 
     for name in ("unary", "binary", "with_number", "inplace", "inplace_number"):
         form = f"cuda_{name}"

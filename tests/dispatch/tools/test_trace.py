@@ -87,7 +87,7 @@ def test_a_trace_sees_all_threads_each_with_its_depth(lib: Library) -> None:
 def test_the_environment_starts_a_trace(
     lib: Library, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gputensor.dispatch.trace import _set_traces, start_from_environment
+    from gputensor.dispatch.tracing import _set_traces, start_from_environment
 
     operator = make(lib)
     monkeypatch.setenv("GPUTENSOR_SHOW_DISPATCH_TRACE", "1")
