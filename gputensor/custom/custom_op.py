@@ -28,7 +28,8 @@ from ..dispatch.boxing import kernel_signature
 from ..dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable
-from ..dispatch.operator import Kernel, Key, Operator, caller_site
+from ..dispatch.operator import Operator, caller_site
+from ..dispatch.registered import Kernel, Key
 from ..makers import backend_select, inplace_or_view
 from .infer_schema import OUT, infer_schema
 from .library import Library, _check_callable

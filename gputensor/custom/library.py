@@ -26,7 +26,8 @@ from ..core.guard import Function
 from ..dispatch import dispatcher, keys
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable
-from ..dispatch.operator import Key, Operator, caller_site
+from ..dispatch.operator import Operator, caller_site
+from ..dispatch.registered import Key
 
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 ALIAS_ANALYSIS = ("", "FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")

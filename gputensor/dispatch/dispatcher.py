@@ -30,7 +30,8 @@ from weakref import WeakValueDictionary
 from ..core import errors
 from . import families, keys, shortcuts
 from .keys import AliasKey, DispatchKey
-from .operator import Definition, Kernel, Key, Operator, Pending, Table, called, caller_site
+from .operator import Operator, Pending, Table, called, caller_site
+from .registered import Definition, Kernel, Key
 
 if TYPE_CHECKING:
     from ..core.schema import FunctionSchema

@@ -1,4 +1,4 @@
-"""Operators: a definition, the kernels registered for it, and the table that calls go through.
+"""Operators and the tables that calls go through. registered.py has definitions and kernels.
 
 Note [Tables are swapped whole]
 A `Table` is made from a snapshot of the registrations, and the snapshot never changes. A
@@ -17,23 +17,26 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors, lazy
+from ..core import errors
 from .boxing import adapters
-from . import keys, precedence, shortcuts, tls
-from .keys import AliasKey, DispatchKey
+from . import keys, tls
+from .keys import DispatchKey
+from .precedence import Slots
+from .registered import Kernel, Registered
 
 if TYPE_CHECKING:
-    from ..core.schema import FunctionSchema
     from .boxing.calling import Signature
-
-Key = DispatchKey | AliasKey
-# A snapshot of an operator's kernels: for each key a tuple, newest kernel first.
-Kernels = Mapping[Key, tuple["Kernel", ...]]
 
 # The maximum number of plans in a table. See `Table.remember`.
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
+# The shared empty dicts of all tables without short cuts. They are never written to.
+NONE: dict[Any, Callable[..., Any]] = {}
+NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
+# Maps the key set of a plain call to a function that lets a table store short cuts, if it can have
+# them. shortcuts.py sets it. These functions are not called while a trace wraps kernels.
+opening: dict[int, Callable[[Table], None]] = {}
 # Maps a key set to a function that wraps the kernel which a table stores for this key set. See
 # fusion/record/quick.py. These functions are not used while a trace wraps kernels.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
@@ -45,85 +48,7 @@ passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = 
 called: set[Operator] = set()
 
 
-class Kernel:
-    """A registered function, its calling convention, and the site of its registration.
-
-    convention: "native" takes (key_set, *all arguments positionally). "user" takes the schema's own
-    signature; "keyset" takes the key set before that. "handler" takes (operator, *args, **kwargs)
-    without the arguments that equal their defaults; "keyset_handler" takes the key set before that.
-    "boxed" takes (operator, key_set, stack). "maker" takes (table, key_set) when the slot is first
-    used and returns a native kernel for that operator. "fallthrough" is never called.
-    """
-
-    __slots__ = ("function", "convention", "site")
-    function: Callable[..., Any] | None
-    convention: str
-    site: str
-
-    def __init__(self, function: Callable[..., Any] | None, convention: str, site: str) -> None:
-        self.function, self.convention, self.site = function, convention, site
-
-    @property
-    def is_fallthrough(self) -> bool:
-        return self.convention == "fallthrough"
-
-    @property
-    def source(self) -> str:
-        """Return the place of the function, or of its maker, as `gputensor/native/copy.py: clone`.
-        Return an empty text for a fallthrough."""
-        function = self.function
-        if function is None:
-            return ""
-        module = getattr(function, "__module__", None) or type(function).__module__
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        return f"{module.replace('.', '/')}.py: {name.partition('.<locals>')[0]}"
-
-    def __repr__(self) -> str:
-        return f"Kernel({self.convention}, {self.site})"
-
-
-class Definition:
-    """A schema's text with its registration site and tags. `schema` and `signature` are made on
-    first use."""
-
-    __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
-    text: str
-    site: str
-    tags: tuple[str, ...]
-    alias_analysis: str
-
-    def __init__(
-        self, text: str, site: str, tags: tuple[str, ...], alias_analysis: str,
-        numbers: tuple[str, ...] = (), parsed: FunctionSchema | None = None,
-    ) -> None:  # fmt: skip
-        self.text, self.site, self.tags, self.alias_analysis = text, site, tags, alias_analysis
-        # Names of tensor arguments for which Python numbers may be passed, as in PyTorch's
-        # allow_numbers_as_tensors.
-        self.numbers: tuple[str, ...] = numbers
-        self._schema = parsed
-        self._signature: Signature | None = None
-
-    @property
-    def schema(self) -> FunctionSchema:
-        """The parsed schema. It is parsed on first use, because importing gputensor defines
-        hundreds of schemas."""
-        if self._schema is None:
-            from ..core import schema
-
-            self._schema = schema.parse(self.text)
-        return self._schema
-
-    @property
-    def signature(self) -> Signature:
-        """The schema prepared for boxed calls (boxing/calling.py)."""
-        if self._signature is None:
-            from .boxing.calling import Signature
-
-            self._signature = Signature(self.schema, self.numbers, self.tags)
-        return self._signature
-
-
-class Table(dict[int, Callable[..., Any]]):
+class Table(dict[int, Callable[..., Any]], Slots):
     """The dispatch table of one operator: key set -> kernel. `__missing__` computes the entry of a
     new set.
 
@@ -138,9 +63,6 @@ class Table(dict[int, Callable[..., Any]]):
         "short", "learners",
     )  # fmt: skip
     operator: Operator
-    definition: Definition | None
-    kernels: Kernels
-    fallbacks: Mapping[DispatchKey, Kernel]
     n_tensors: int
     learners: dict[str, Callable[..., Any]]
 
@@ -151,8 +73,8 @@ class Table(dict[int, Callable[..., Any]]):
         self.operator, self.fallbacks, self._wrap = operator, fallbacks, wrap
         self.definition, self.kernels = operator.definition, operator.kernels
         self.plans: dict[Any, Any] = {}
-        self.short: dict[Any, Callable[..., Any]] = shortcuts.NONE
-        self.learners = shortcuts.NOBODY
+        self.short: dict[Any, Callable[..., Any]] = NONE
+        self.learners = NOBODY
         self.n_tensors = -1
         self.prepared: Signature | None = None
 
@@ -173,24 +95,12 @@ class Table(dict[int, Callable[..., Any]]):
         found, key = self.resolve(key_set)
         if self._wrap is not None:
             found = self._wrap(self, key, found)
-        elif key_set in shortcuts.OPENING and shortcuts.is_on:
-            self._open(key_set)
-        elif key_set in passing and shortcuts.is_on:
+        elif key_set in opening:
+            opening[key_set](self)
+        elif key_set in passing:
             found = passing[key_set](self, found)
         self[int(key_set)] = found
         return found
-
-    def _open(self, key_set: int) -> None:
-        """Allow short cuts to be stored and used, if this table can have them. See Note [Short
-        cuts]."""
-        for place, plain in shortcuts.OPENING[key_set]:
-            learner = shortcuts.learner(self, plain, place)
-            if learner is not None and self.learners.get(place) is not learner:
-                self.learners = {**self.learners, place: learner}
-                self.short = {}
-                # Drop the plans, so that the next call of each kind makes its plan and its short
-                # cut again.
-                self.plans.clear()
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts made from them."""
@@ -200,10 +110,6 @@ class Table(dict[int, Callable[..., Any]]):
 
     def settle(self) -> None:
         """Replace the operator's table by a complete table with all registrations."""
-
-    def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
-        """Return the kernel of a key's slot, and the reason why `precedence.py` chose it."""
-        return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
         """Return the kernel for a key set, and the key of that kernel's slot. Fallthroughs are
@@ -222,17 +128,6 @@ class Table(dict[int, Callable[..., Any]]):
             if kernel is not self.fallbacks.get(key):
                 skipped.append((key, kernel))
             rest = keys.without_highest(rest)
-
-    def masked(self, key_set: int) -> int:
-        """Return `key_set` without the keys that fall through, as PyTorch passes it to a kernel."""
-        kept = rest = key_set
-        while rest >> keys.N_BACKENDS:
-            kernel, _ = self.slot(keys.highest(rest))
-            lower = keys.without_highest(rest)
-            if kernel is not None and kernel.is_fallthrough:
-                kept &= ~(rest ^ lower)
-            rest = lower
-        return kept
 
     def remember(self, key: Any, plan: Any) -> Any:
         """Store a plan in a plain dict, which is cleared when it is full. An LRU cache would take a
@@ -286,85 +181,16 @@ class Pending(Table):
         return self.settled.masked(key_set)
 
 
-class Operator:
+class Operator(Registered):
     """One overload of an operator, such as `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
 
     table: the table for calls. redispatch_table: the table for kernels that redispatch; it is the
     same object unless a trace is on.
     """
 
-    __slots__ = (
-        "name", "overload", "table", "redispatch_table", "kernels", "definition", "__weakref__",
-    )  # fmt: skip
-
+    __slots__ = ("table", "redispatch_table")
     table: Table
     redispatch_table: Table
-    name: str
-    overload: str
-
-    def __init__(self, name: str, overload: str) -> None:
-        self.name, self.overload = name, overload
-        self.kernels: Kernels = {}
-        self.definition: Definition | None = None
-
-    @property
-    def qualified_name(self) -> str:
-        return f"{self.name}.{self.overload}" if self.overload else self.name
-
-    @property
-    def namespace(self) -> str:
-        return self.name.partition("::")[0]
-
-    @property
-    def short_name(self) -> str:
-        """The operator's name in errors, without the namespace `aten`."""
-        return self.name.removeprefix("aten::")
-
-    @property
-    def _opname(self) -> str:
-        return self.name.partition("::")[2]
-
-    @property
-    def _overloadname(self) -> str:
-        return self.overload or "default"
-
-    @property
-    def __name__(self) -> str:
-        return f"{self._opname}.{self._overloadname}"
-
-    @property
-    def overloadpacket(self) -> Any:
-        """All overloads of the operator: `gt.ops.aten.add` for `aten::add.Tensor`."""
-        return lazy.loaded("ops", "_packet")(self.name)
-
-    _overloadpacket = overloadpacket
-
-    @property
-    def is_defined(self) -> bool:
-        return self.definition is not None
-
-    @property
-    def schema(self) -> FunctionSchema:
-        """The parsed schema. Raises: DispatchError if the operator has kernels but no schema."""
-        if self.definition is None:
-            raise errors.schema_missing(self)
-        return self.definition.schema
-
-    _schema = schema
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return () if self.definition is None else self.definition.tags
-
-    @property
-    def def_site(self) -> str | None:
-        return None if self.definition is None else self.definition.site
-
-    def __repr__(self) -> str:
-        return f"<Operator {self.qualified_name}>"
-
-    def __str__(self) -> str:
-        return f"{self.name.replace('::', '.')}.{self.overload or 'default'}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""

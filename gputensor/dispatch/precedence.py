@@ -8,13 +8,10 @@ aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from . import keys
 from .keys import DispatchKey
-
-if TYPE_CHECKING:
-    from .operator import Kernel, Kernels
+from .registered import Definition, Kernel, Kernels, Registered
 
 _CIA = keys.CompositeImplicitAutograd
 _CEA = keys.CompositeExplicitAutograd
@@ -77,6 +74,32 @@ def compute_slot(
     if fallback is not None:
         return fallback, "backend fallback"
     return None, "missing"
+
+
+class Slots:
+    """A snapshot of one operator's registrations and of all fallbacks. See Note [Tables are swapped
+    whole] in operator.py."""
+
+    __slots__ = ()
+    operator: Registered
+    definition: Definition | None
+    kernels: Kernels
+    fallbacks: Mapping[DispatchKey, Kernel]
+
+    def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
+        """Return the kernel of a key's slot, and the reason why it was chosen."""
+        return compute_slot(key, self.kernels, self.fallbacks)
+
+    def masked(self, key_set: int) -> int:
+        """Return `key_set` without the keys that fall through, as PyTorch passes it to a kernel."""
+        kept = rest = key_set
+        while rest >> keys.N_BACKENDS:
+            kernel, _ = self.slot(keys.highest(rest))
+            lower = keys.without_highest(rest)
+            if kernel is not None and kernel.is_fallthrough:
+                kept &= ~(rest ^ lower)
+            rest = lower
+        return kept
 
 
 def claimants_of_autograd_other(kernels: Kernels) -> list[DispatchKey]:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..core import errors
 
 if TYPE_CHECKING:
-    from .operator import Operator
+    from .registered import Registered
 
 
-def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
+def refuse_memory(
+    error: Exception, op: str, operator: Registered, given: Mapping[str, Any]
+) -> None:
     """Raise the error for exhausted memory, read-only memory, or elements that the loop cannot
     read. Return if the failure has another cause.
 

@@ -16,7 +16,7 @@ nothing. Otherwise it returns None. In the plain case,
   does itself (`recording`),
 - the other arguments (dims, dtypes, bounds) equal those for which the short cut was made.
 
-The table makes the other checks once, at the first call with plain keys (`Table._open`): only
+The table makes the other checks once, at the first call with plain keys (`_open`): only
 makers' kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the
 kernel that stores short cuts is that backend kernel. Short cuts are stored on the table, so any
 registration, removal, wrapping of kernels or change of the default dtype drops them. The table
@@ -37,22 +37,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from functools import partial
+from typing import Any, TypeGuard
 
 from ..core.device import CPU as CPU_DEVICE, device
 from . import backend_select, families, keys, tls
-
-if TYPE_CHECKING:
-    from .operator import Operator, Table
+from .operator import Operator, Table, opening
 
 # A short cut: (operands) -> the result, or None if the call is not the plain case.
 ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
-# The shared empty dict of all tables without short cuts. It is never written to.
-NONE: dict[Any, ShortCut] = {}
-NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
 BOUND = 1 << 12
 
 
@@ -62,9 +58,9 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# OPENING maps the key set of a call to pairs (device type, key set of plain calls). A table may
-# store short cuts after its first call with a key set in OPENING. Short cuts are allowed for a
-# device type if calls with the pair's key set lead directly to a kernel. OPENING contains the key
+# _OPENING maps the key set of a call to pairs (device type, key set of plain calls). A table may
+# store short cuts after its first call with a key set in _OPENING. Short cuts are allowed for a
+# device type if calls with the pair's key set lead directly to a kernel. _OPENING contains the key
 # sets of calls with tensors (also below autograd) and of factories without tensors. Kernels of
 # other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
@@ -75,7 +71,7 @@ FUSED = CPU | tls.FUSING[0]
 # The key sets of plain calls below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 BELOW_CUDA = CUDA & keys.BELOW_ADINPLACEORVIEW
-OPENING = {
+_OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),),
     CUDA: (("cuda", CUDA),), BELOW_CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
@@ -124,6 +120,22 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
         is_chosen = key.functionality == "BackendSelect" and kernel.convention == "maker"
         rest = backend_select.DENSE_KEYS[place] if is_chosen else keys.without_highest(rest)
     return None
+
+
+def _open(ways: tuple[tuple[str, int], ...], table: Table) -> None:
+    """Allow short cuts to be stored and used, if this table can have them."""
+    for place, plain in ways:
+        found = learner(table, plain, place)
+        if found is not None and table.learners.get(place) is not found:
+            table.learners = {**table.learners, place: found}
+            table.short = {}
+            # Drop the plans, so that the next call of each kind makes its plan and its short cut
+            # again.
+            table.plans.clear()
+
+
+if is_on:
+    opening.update({key_set: partial(_open, ways) for key_set, ways in _OPENING.items()})
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from . import keys
 from .keys import DispatchKey
+from .precedence import Slots
+from .registered import Kernel
 
-if TYPE_CHECKING:
-    from .operator import Kernel, Table
 
-
-def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
+def lines_of(table: Slots, with_fallthroughs: bool = True) -> str:
     """Return the lines of one table, without slots that have no kernel.
 
     with_fallthroughs: if False, fallthroughs and backend fallbacks are left out, for error
@@ -31,7 +29,7 @@ def _where(kernel: Kernel) -> str:
     return f"{'fallthrough ' if kernel.is_fallthrough else ''}registered at {kernel.site}"
 
 
-def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
+def slots(table: Slots) -> Iterator[tuple[DispatchKey, Kernel, str]]:
     """Return (key, kernel, why) of every slot that has a kernel, lowest key first."""
     for key in keys.RUNTIME_KEYS:
         kernel, why = table.slot(key)
@@ -39,7 +37,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
             yield key, kernel, why
 
 
-def way(table: Table, key_set: int) -> list[dict[str, str]]:
+def way(table: Slots, key_set: int) -> list[dict[str, str]]:
     """Return the slots that a call with this key set visits, from the highest key down to the slot
     of the kernel that runs.
 

@@ -8,7 +8,8 @@ from typing import Any
 from ..core import errors
 from . import dispatcher, keys
 from .keys import AliasKey, DispatchKey
-from .operator import Kernel, Operator, passing
+from .operator import Operator, passing
+from .registered import Kernel
 from .table_text import lines_of
 
 

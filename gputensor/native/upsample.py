@@ -264,15 +264,19 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
         if places:
             x = _in_fixed_point(on, x, axis, taps, places)
             continue
-        if dense is not None and not on.is_gpu and dense[1].dtype == x.dtype:
-            sizes = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-            out = on.empty(sizes, x.dtype) if to is None else to
-            if _line(x, axis, out, *dense):
-                x = out
-                continue
-        x = _along(on, x, axis, taps, size, to)
+        is_compiled = dense is not None and not on.is_gpu and dense[1].dtype == x.dtype
+        along = _along_by_compiled(x, axis, size, dense, to) if is_compiled else None
+        x = _along(on, x, axis, taps, size, to) if along is None else along
     if x is not made:
         made[...] = x
+
+
+def _along_by_compiled(x: Any, axis: int, size: int, dense: Any, made: Any = None) -> Any:
+    """Apply the taps along an axis by the compiled loop. If `made` is given, write to it. Return
+    None if the loop declines."""
+    if made is None:
+        made = cpu.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+    return made if _line(x, axis, made, *dense) else None
 
 
 # The bytes that the compiled loop writes per thread for some planes before it begins with the next
@@ -294,12 +298,10 @@ def _by_compiled(lines: tuple[Line, ...], turned: bool, x: Any, made: Any) -> bo
     for first in range(0, len(planes), some):
         part = planes[first : first + some]
         for number, (axis, _, _, size, dense) in enumerate(steps, 1):
-            to = results[first : first + some]
-            if number < len(steps):
-                to = cpu.empty((*part.shape[:axis], size, *part.shape[axis + 1 :]), x.dtype)
-            if not _line(part, axis, to, *dense):
+            to = results[first : first + some] if number == len(steps) else None
+            part = _along_by_compiled(part, axis, size, dense, to)
+            if part is None:
                 return False
-            part = to
     return True
 
 

@@ -122,15 +122,19 @@ def eye_(tensor: Tensor) -> Tensor:
 @declares()
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with uniform numbers by Glorot's formula."""
-    bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
+    bound = math.sqrt(3.0) * _glorot("xavier_uniform_", tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
 
 
 @declares()
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers by Glorot's formula."""
-    std = gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", tensor)))
-    return normal_(tensor, 0.0, std, generator)
+    return normal_(tensor, 0.0, _glorot("xavier_normal_", tensor, gain), generator)
+
+
+def _glorot(op: str, tensor: Tensor, gain: float) -> float:
+    """Return the standard deviation of Glorot's formula."""
+    return gain * math.sqrt(2.0 / sum(_fans(op, tensor)))
 
 
 @declares()
@@ -141,8 +145,7 @@ def kaiming_uniform_(
     """Fill with uniform numbers by He's formula."""
     if 0 in tensor.shape:
         return tensor
-    gain = calculate_gain(nonlinearity, a)
-    bound = math.sqrt(3.0) * gain / math.sqrt(_fan("kaiming_uniform_", tensor, mode))
+    bound = math.sqrt(3.0) * _he("kaiming_uniform_", tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -154,9 +157,13 @@ def kaiming_normal_(
     """Fill with normally distributed numbers by He's formula."""
     if 0 in tensor.shape:
         return tensor
-    gain = calculate_gain(nonlinearity, a)
-    std = gain / math.sqrt(_fan("kaiming_normal_", tensor, mode))
+    std = _he("kaiming_normal_", tensor, a, mode, nonlinearity)
     return normal_(tensor, 0.0, std, generator)
+
+
+def _he(op: str, tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    """Return the standard deviation of He's formula."""
+    return calculate_gain(nonlinearity, a) / math.sqrt(_fan(op, tensor, mode))
 
 
 @declares()

@@ -13,7 +13,7 @@ from .. import runtime
 from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, META, device
-from ..core.dtype import dtype
+from ..core.dtype import complex64, dtype, float32
 from ..core.geometry import Geometry, Size
 from ..core.memory_format import memory_format
 from ..dispatch import dispatcher
@@ -269,6 +269,17 @@ def materialised(tensor: Any) -> Any:
     """Return the tensor itself if its elements are in memory. For a lazy conjugate, negative or
     zero tensor, return a copy that has its elements in memory."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
+
+
+def on_host(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return the elements as an ndarray of a dtype that Python can read. The ndarray may be a
+    copy."""
+    element = tensor._geometry.dtype
+    if element.is_opaque:
+        wide = complex64 if element.is_complex else float32
+        tensor = calls.to_dtype(tensor, wide, False, False, None)
+    array: np.ndarray[Any, Any] = materialised(tensor.cpu())._get_array()
+    return array
 
 
 def bump_version(tensor: TensorBase) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from . import differentiable, indexing, printing
+from . import differentiable, indexing
 from .._generated import calls
 from .._generated.methods import GeneratedMethods
 from ..core._generated import index
@@ -30,7 +30,7 @@ from ..dispatch.keys import OVERRIDES, PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
 from . import overloads, torch_names
-from .base import TensorBase, TensorType, overridable
+from .base import TensorBase, TensorType, on_host, overridable
 from .differentiable import Differentiable
 from .storage import Storage
 from .torch_names import TorchNames
@@ -175,7 +175,9 @@ class Tensor(
     def __repr__(self) -> str:
         if self._has_handler:  # only the class's handler can access the elements
             return f"{type(self).__name__}({errors.describe(self)})"
-        return printing.tensor_repr(self)
+        from .printing import tensor_repr
+
+        return tensor_repr(self)
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: see tensor/printing/notebook.py."""
@@ -285,7 +287,7 @@ class Tensor(
         """Return the elements as nested lists of Python numbers. A 0-d tensor gives a number."""
         if not self._geometry.ndim:
             return self.item()
-        return printing.on_host(self).tolist()
+        return on_host(self).tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 

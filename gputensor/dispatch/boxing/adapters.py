@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import errors
 from .. import keys, precedence, tls
 from ..keys import KeySet
-
-if TYPE_CHECKING:
-    from ..operator import Kernel, Table
+from ..precedence import Slots
+from ..registered import Kernel
 
 
 _AD_INPLACE_OR_VIEW = keys.runtime_key("ADInplaceOrView")
 _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
-def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
+def table_entry(table: Slots, kernel: Kernel, key_set: int) -> Callable[..., Any]:
     """Return the table's entry for `key_set`: a function that calls `kernel` by the kernel's
     calling convention.
     """
@@ -52,7 +51,7 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
     return _below(entry) if _has_been_recorded(table, kernel, key_set) else entry
 
 
-def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
+def _has_been_recorded(table: Slots, kernel: Kernel, key_set: int) -> bool:
     """True if `kernel` is a user's backend kernel, and our kernel at ADInplaceOrView has already
     handled the operator's writes and views."""
     key = keys.highest(key_set)
@@ -78,7 +77,7 @@ def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
     return below
 
 
-def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+def _user(table: Slots, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     function, operator = kernel.function, table.operator
     assert function is not None and table.definition is not None
     signature = table.definition.signature
@@ -106,7 +105,7 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     return user
 
 
-def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
+def _simple(table: Slots, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the adapter for a simple signature (`Signature.is_simple`). Most users' kernels have a
     simple signature."""
     assert table.definition is not None
@@ -134,7 +133,7 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
     return simple_of_two if len(signature.names) == 2 and shown is None else simple
 
 
-def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+def _handler(table: Slots, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     function, operator = kernel.function, table.operator
     assert function is not None and table.definition is not None
     signature = table.definition.signature
@@ -150,7 +149,7 @@ def _handler(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any
     return handler
 
 
-def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
+def _boxed(table: Slots, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     function, operator = kernel.function, table.operator
     assert function is not None and table.definition is not None
     signature = table.definition.signature
@@ -182,7 +181,7 @@ def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
     return lambda key_set, *args: function(*args)
 
 
-def _ambiguous(table: Table) -> Callable[..., Any]:
+def _ambiguous(table: Slots) -> Callable[..., Any]:
     def ambiguous(key_set: int, *args: Any) -> Any:
         raise errors.ambiguous_autograd_other(
             table.operator,

@@ -15,7 +15,6 @@ from . import conversions
 
 if TYPE_CHECKING:
     from ...core.schema import Argument, FunctionSchema, Type
-    from ..operator import Operator
 
 # The tag of operators that accept a number in place of a tensor. PyTorch has separate overloads for
 # the number.
@@ -66,10 +65,10 @@ class Signature:
         self.is_simple: bool = self.n_positional == len(declared) and returns == ["Tensor"]
 
     def arrange(
-        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], int]:
         """Return all arguments in the schema's order, with defaults filled in, and the union of
-        their key sets.
+        their key sets. operator: the operator that errors name.
 
         Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments.
         The message contains the declaration.
@@ -110,7 +109,7 @@ class Signature:
             number += 1
         return arguments, key_set
 
-    def _complete(self, operator: Operator, arguments: list[Any], kwargs: dict[str, Any]) -> None:
+    def _complete(self, operator: Any, arguments: list[Any], kwargs: dict[str, Any]) -> None:
         given, used = len(arguments), 0
         for name, default in zip(self.names[given:], self._defaults[given:]):
             if name in kwargs:
@@ -127,7 +126,7 @@ class Signature:
                 if name not in self.names:
                     raise errors.argument_unknown(operator, name)
 
-    def _converted(self, operator: Operator, number: int, value: Any) -> Any:
+    def _converted(self, operator: Any, number: int, value: Any) -> Any:
         convert = self._convert[number]
         try:
             return value if convert is None else convert(value)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from ...core import errors
 
 if TYPE_CHECKING:
-    from ..operator import Definition, Kernel, Key, Operator
+    from ..registered import Definition, Kernel, Key, Registered
 
 
 def check(
-    operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
+    operator: Registered, definition: Definition, kernel: Kernel, key: Key | None = None
 ) -> None:
     """Check one kernel. Raises: RegistrationError with operator, schema, signature, key,
     registration sites and the mismatch."""

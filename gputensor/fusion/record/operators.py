@@ -35,7 +35,8 @@ _state = tls.state
 def install() -> None:
     """Register the fallback of the key Fuse, once."""
     if _KEY not in dispatcher.fallbacks():
-        for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
+        places = ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")) if shortcuts.is_on else ()
+        for key_set, place in places:
             for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
                 passing[plain | FUSE] = partial(quick.before, plain, place)
         random.later = drawing.later

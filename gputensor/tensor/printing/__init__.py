@@ -16,10 +16,10 @@ import numpy as np
 from ..._generated import calls
 from ...core import errors
 from ...core.device import META
-from ...core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float32, float64, int64
+from ...core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float64, int64
 from ...dispatch import defaults
 from ...dispatch.refusal import declares
-from ..base import materialised
+from ..base import on_host
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -167,17 +167,6 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
     # NumPy's float16 and bfloat16 do not support Python's formatting, so they are converted.
     is_short = tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4
     return array.astype(np.float32) if is_short else array
-
-
-def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Return the elements as an ndarray of a dtype that Python can read. The ndarray may be a
-    copy."""
-    element = tensor._geometry.dtype
-    if element.is_opaque:
-        wide = complex64 if element.is_complex else float32
-        tensor = calls.to_dtype(tensor, wide, False, False, None)
-    array: np.ndarray[Any, Any] = materialised(tensor.cpu())._get_array()
-    return array
 
 
 class _Formatter:
