@@ -28,6 +28,7 @@ from ..tensor.tensor import Tensor
 from .reduce import reduced
 
 _distances = stub.compiled("distance", "distances")
+_from_products = stub.compiled("distance", "products_to_distances")
 _slopes = stub.compiled("distance", "distance_slopes")
 
 # --- norms ----------------------------------------------------------------------------------------
@@ -190,7 +191,12 @@ def _cdist_forward(
             raise errors.wrong_shape("cdist", arg, "have at least two dimensions", x)
     first, second = x1._geometry.sizes[-2], x2._geometry.sizes[-2]
     by_products = compute_mode == 1 or not compute_mode and (first > _MANY or second > _MANY)
-    if p == 2 and by_products and x1._geometry.sizes[-1] and first and second:
+    by_products = by_products and p == 2
+    has_elements = x1._geometry.sizes[-1] and first and second
+    if x1._device is x2._device is CPU and has_elements:
+        if (made := _cdist_by_loop(x1, x2, float(p), by_products)) is not None:
+            return made
+    if by_products and has_elements:
         a = calls.sum_dim_IntList(x1 * x1, (-1,), True)
         b = calls.sum_dim_IntList(x2 * x2, (-1,), True)
         squares = calls.matmul(x1, x2.mT) * -2 + a + b.mT
@@ -199,6 +205,26 @@ def _cdist_forward(
     if not x1._geometry.sizes[-1]:
         return calls.sum_dim_IntList(apart, (-1,), False)
     return _norm("cdist", apart, float(p), (apart._geometry.ndim - 1,), False)
+
+
+def _cdist_by_loop(x1: Tensor, x2: Tensor, p: float, by_products: bool) -> Tensor | None:
+    of = x1._geometry.dtype
+    batch = broadcast_sizes(x1._geometry.sizes[:-2], x2._geometry.sizes[:-2])
+    if batch is None or x2._geometry.dtype is not of:
+        return None
+    x, y = (calls.contiguous(_in_three_dims(wide(t), batch)) for t in (x1, x2))
+    sizes = (x._geometry.sizes[0], x._geometry.sizes[1], y._geometry.sizes[1])
+    made = calls.matmul(x, y.mT) if by_products else calls.new_empty(x, sizes)
+    function, rest = (_from_products, ()) if by_products else (_distances, (p,))
+    if not function(x._get_array(), y._get_array(), made._get_array(), *rest):
+        return None
+    return cast(calls.view(made, (*batch, *sizes[1:])), of)
+
+
+def _in_three_dims(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Expand a batch of matrices to the sizes `batch`, and make it three-dimensional."""
+    rows = x._geometry.sizes[-2:]
+    return calls.reshape(calls.expand(x, (*batch, *rows), False), (-1, *rows))
 
 
 def _cdist_backward(
@@ -218,11 +244,7 @@ def _cdist_backward(
             raise errors.wrong_shape(op, arg, f"broadcast to {[*batch, *points]}", x)
         batch = joint
     if x1._device is CPU and width and cdist._geometry.numel:
-        g, x, y, lengths = (
-            calls.reshape(wide(calls.expand(t, (*batch, *t._geometry.sizes[-2:]), False)),
-                          (-1, *t._geometry.sizes[-2:]))
-            for t in (grad, x1, x2, cdist)
-        )  # fmt: skip
+        g, x, y, lengths = (_in_three_dims(wide(t), batch) for t in (grad, x1, x2, cdist))
         made = _slopes_by_loop(g, x, y, lengths, float(p))
         if made is not None:
             return cast(calls.view(made, (*batch, points[0], width)), x1._geometry.dtype)

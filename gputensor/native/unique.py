@@ -25,18 +25,43 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
     """Return the distinct rows; for each row, its index among the distinct rows; and the counts."""
     np, n = on.np, len(rows)
     flat = rows.reshape(n, rows.size // n if n else 1)
-    order = np.arange(n)
-    if sorts and n:
-        keys = flat.T[::-1]
-        order = places_in_order(on, keys[0], 0, False) if len(keys) == 1 else np.lexsort(keys)
-    ordered = rows[order]
-    differs = (flat[order[1:]] != flat[order[:-1]]).any(1)
-    is_first = np.concatenate((np.ones(min(n, 1), bool), differs))
+    order = _order_of_rows(on, flat) if sorts and n else np.arange(n)
+    ordered = flat[order] if sorts else flat
+    is_first = np.concatenate((np.ones(min(n, 1), bool), (ordered[1:] != ordered[:-1]).any(1)))
     starts = np.nonzero(is_first)[0]
     inverse = np.empty(n, np.int64)
     inverse[order] = np.cumsum(is_first) - 1
     counts = np.diff(np.concatenate((starts, np.full(1, n, starts.dtype))))
-    return ordered[starts], inverse, counts
+    return ordered[starts].reshape((-1, *rows.shape[1:])), inverse, counts
+
+
+def _order_of_rows(on: Any, rows: Any) -> Any:
+    """Return the indices that sort rows, compared column by column. Rows that are equal in the
+    first columns are sorted by twice as many further columns, until no rows are equal."""
+    np, columns = on.np, rows.shape[1]
+    order = places_in_order(on, rows[:, 0], 0, False)
+    places, known, more = np.arange(len(rows)), 0, 1
+    starts = _starts(np, rows[order, :1])
+    while (known := known + more) < columns and not starts.all():
+        # Rows that are equal to a neighbour.
+        is_tied = ~starts
+        is_tied[:-1] |= ~starts[1:]
+        places, starts = places[is_tied], starts[is_tied]
+        more = min(2 * more, columns - known)
+        tied, group = order[places], np.cumsum(starts)
+        within = np.lexsort(rows[tied, known : known + more].T[::-1])
+        tied = tied[within[places_in_order(on, group[within], 0, False)]]
+        order[places] = tied
+        starts |= _starts(np, rows[tied, known : known + more])
+    return order
+
+
+def _starts(np: Any, rows: Any) -> Any:
+    """Return True for each row that differs from the row before it. Every NaN is equal."""
+    found = np.ones(len(rows), bool)
+    differs = (rows[1:] != rows[:-1]) & ((rows[1:] == rows[1:]) | (rows[:-1] == rows[:-1]))
+    found[1:] = differs.any(1)
+    return found
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:

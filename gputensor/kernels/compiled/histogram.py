@@ -11,6 +11,8 @@ from ...core.dtype import of_ours
 from ..cpu import histogram as numpys
 from .library import function
 
+# loops/histogram.cpp computes bins in i32, and numbers of bins in the type of the elements.
+_MOST_EVEN_BINS = 1 << 24
 _MOST_EDGES = 32  # loops/histogram.cpp accepts at most this many bin edges.
 
 
@@ -22,6 +24,15 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
     found = np.zeros(bins, np.int64 if weights is None else np.float64)
     given = () if weights is None else (np.ascontiguousarray(weights),)
     loop(found, np.ascontiguousarray(x), *given)
+    return found
+
+
+def evenly(x: np.ndarray, bins: int, least: float, most: float) -> np.ndarray | None:
+    loop = function("histogram", f"evenly {of_ours(x.dtype).short}")
+    if loop is None or bins > _MOST_EVEN_BINS:
+        return None
+    found = np.zeros(bins, np.int64)
+    loop(found, np.ascontiguousarray(x.ravel("K")), least, most)
     return found
 
 

@@ -81,8 +81,9 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
         return f"{op} {given.short}"
     if compute.category == COMPLEX:
         parts = {complex64: float32, complex128: float64}.get(compute)
-        is_own = given is compute and op in ("sum", "mean")
-        return f"{op} {parts.short}" if parts is not None and is_own else None
+        if parts is None or given is not compute or op not in ("sum", "mean", "prod"):
+            return None
+        return f"{op} {(compute if op == 'prod' else parts).short}"
     if compute in (float32, float64):
         return f"{op} {compute.short}"
     if compute.category == INTEGER and op != "mean":

@@ -17,6 +17,12 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
     return found if weights is not None else found.astype(np.int64)
 
 
+def evenly(x: np.ndarray, bins: int, least: float, most: float) -> np.ndarray | None:
+    """Return None: the caller must use its general code. The compiled function of this name counts
+    the elements of x in bins of equal width between least and most."""
+    return None
+
+
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:

@@ -42,6 +42,29 @@ def test_gradients_of_cdist(p: float, sizes: Any) -> None:
     assert gt.equal(gt.autograd.grad(made, x, turned, retain_graph=True)[0], found[0])
 
 
+@pytest.mark.parametrize("of", [gt.float32, gt.float64, gt.float16], ids=str)
+@pytest.mark.parametrize("p", _ORDERS)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ((5, 3), (4, 3)), ((2, 1, 30, 7), (3, 40, 7)), ((3, 1100), (29, 1100)),
+        ((30, 1), (30, 1)), ((0, 4, 3), (4, 3)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_cdist(of: Any, p: float, sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = (gt.randn(*n, dtype=gt.float64).to(of) for n in sizes)
+    operands = [(x, y), (x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT)]
+    found = [gt.cdist(a, b, p) for a, b in operands]
+    monkeypatch.setattr(distance, "_distances", lambda *_: False)
+    monkeypatch.setattr(distance, "_from_products", lambda *_: False)
+    wanted = gt.cdist(x.double(), y.double(), p)
+    close = {gt.float32: 1e-4, gt.float64: 1e-12}.get(of, 4e-3)
+    for made in found:
+        assert made.dtype is of and made.shape == wanted.shape
+        assert gt.allclose(made.double(), wanted, rtol=close, atol=close)
+
+
 @pytest.mark.parametrize("p", _ORDERS)
 @pytest.mark.parametrize("sizes", [(2, 3), (40, 6), (3, 1100)], ids=str)
 def test_pdist(p: float, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +93,5 @@ def test_nan_is_kept() -> None:
     x = gt.tensor([[0.0, 1.0], [float("nan"), 2.0], [3.0, 4.0]])
     for p in _ORDERS[1:4]:
         assert gt.pdist(x, p).isnan().tolist() == [True, False, True]
+        many = x.repeat(20, 1)
+        assert gt.equal(gt.cdist(many, many, p).isnan(), gt.cdist(x, x, p).isnan().repeat(20, 20))

@@ -62,3 +62,32 @@ def test_points_among_edges(of: Any, even: bool) -> None:
                 np.testing.assert_allclose(found, summed, 1e-9, 1e-9)
     finally:
         gt.set_num_threads(before)
+
+
+@pytest.mark.parametrize("of", [gt.float32, gt.float64, gt.float16], ids=str)
+def test_histc(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gt.get_num_threads()
+    x = (gt.randn(3, 700, 80, dtype=gt.float64) * 3).to(of)
+    x[0, :9, 0] = gt.tensor([np.inf, -np.inf, np.nan, -2.0, 2.0, -3.0, 2.5, 0.0, -0.0])
+    calls = [
+        (y, bins, ends)
+        for y in (x, x.permute(2, 0, 1), x[:, ::2, 1:], x[0, :, 0])
+        for bins in (1, 7, 100, 3000)
+        for ends in ((-2.0, 2.0), (-2.0, 2.5))
+    ]
+    try:
+        found = []
+        for count in (1, 2, 3):
+            gt.set_num_threads(count)
+            found.append([y.histc(bins, *ends) for y, bins, ends in calls])
+    finally:
+        gt.set_num_threads(before)
+    monkeypatch.setattr(stub.cpu("histogram"), "evenly", lambda *_: None)
+    wanted = [y.histc(bins, *ends) for y, bins, ends in calls]
+    for made in found:
+        assert all(gt.equal(a, b) for a, b in zip(made, wanted))
+
+
+def test_histc_of_a_range_whose_width_is_infinite() -> None:
+    most = float(np.finfo(np.float32).max)
+    assert int(gt.tensor([-most, 0.0, most]).histc(4).sum()) == 3

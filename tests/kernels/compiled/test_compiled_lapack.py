@@ -128,7 +128,7 @@ def test_lu_gives_the_matrix_back_and_lapacks_pivots(case: Any) -> None:
         assert_near(product.astype(char), wide(a), a)
 
 
-@given(matrices, st.sampled_from((1, 2, 16, 19)), st.booleans())
+@given(matrices, st.sampled_from((1, 2, 16, 19, 140)), st.booleans())
 @tier.examples(80)
 def test_solutions_inverses_determinants(case: Any, columns: int, transposed: bool) -> None:
     a = square(case)
@@ -176,6 +176,28 @@ def test_cholesky_and_triangles(case: Any, upper: bool) -> None:
         (ones + 5 * np.eye(n)).astype(char), np.eye(n, dtype=char) + 0 * a, upper, True, True
     ))  # fmt: skip
     assert_near(ones @ wide(x), np.broadcast_to(np.eye(n), a.shape), a, factor=n)
+
+
+@pytest.mark.parametrize("char", TYPES)
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+def test_columns_are_divided_among_threads(char: str, layout: str) -> None:
+    a = square((char, (2,), 150, 0, layout, 0))
+    lu, pivots, _ = compiled.lu_factor(a)
+    b = laid_out(numbers((2, 150, 133), char, 1), layout)
+    for transposed in (False, True):
+        (x,) = each_thread_count(lambda t=transposed: compiled.lu_solve(lu, pivots, b, t))
+        used = a.swapaxes(-1, -2) if transposed else a
+        assert_near(wide(used) @ wide(x), wide(b), a)
+    (x,) = each_thread_count(lambda: compiled.lu_solve(lu, pivots, None, False))
+    assert_near(wide(a) @ wide(x), np.broadcast_to(np.eye(150), a.shape), a)
+    triangle = laid_out((np.triu(wide(a)) / 150 + 3 * np.eye(150)).astype(char), layout)
+    for left in (True, False):
+        given_b = b if left else laid_out(np.ascontiguousarray(b.swapaxes(-1, -2)), layout)
+        (x,) = each_thread_count(
+            lambda y=given_b, left=left: compiled.solve_triangular(triangle, y, True, left, False)
+        )
+        found = wide(triangle) @ wide(x) if left else wide(x) @ wide(triangle)
+        assert_near(found, wide(given_b), a)
 
 
 @given(matrices)

@@ -122,6 +122,21 @@ def test_bits_do_not_depend_on_threads(op: str, sizes: tuple[int, ...], axis: in
     assert all(np.array_equal(found[0], x) for x in found[1:])
 
 
-def test_complex_scans_are_numpys() -> None:
-    x = (_random.standard_normal((5, 40)) + 1j).astype(np.complex64)
-    _same(*[y.view(np.float32) for y in _both("cumsum", x, 1, np.empty_like(x))])
+@pytest.mark.parametrize("of", [np.complex64, np.complex128])
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_complex_scans_are_numpys(op: str, of: Any) -> None:
+    part = np.float32 if of is np.complex64 else np.float64
+    for sizes, axis in SIZES:
+        x = np.exp(1j * _random.standard_normal(sizes)).astype(of)
+        for layout in LAYOUTS:
+            found, plain = _both(op, layout(x), axis, layout(np.ones(sizes, of)))
+            if op == "cumsum":
+                _same(*[np.ascontiguousarray(y).view(part) for y in (found, plain)])
+            np.testing.assert_allclose(found, plain, 1e3 * np.finfo(of).eps)
+
+
+def test_complex_scan_of_elements_that_are_aligned_to_their_parts() -> None:
+    room = _random.standard_normal(2 * 40 * 30 + 1)
+    x = room[1:].view(np.complex128).reshape(40, 30)
+    for axis in (0, 1):
+        _same(*[y.view(np.float64) for y in _both("cumsum", x, axis, np.empty_like(x))])

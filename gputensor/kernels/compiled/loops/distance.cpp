@@ -1,8 +1,9 @@
 // Distances of rows to rows, and their gradients.                                 family: distance
 //
 // Calls    distances(x (b, n, m), y (b, k, m), out, p): out is (b, n, k); or, with x = y and b = 1,
-//          (n (n - 1) / 2): the distances of each row to later rows; distance_slopes(grad, x, y,
-//          distances, out (b, n, m), p): the gradient of x.
+//          (n (n - 1) / 2): the distances of each row to later rows; products_to_distances(x, y,
+//          out (b, n, k)): out contains the products of rows, and receives distances with p = 2;
+//          distance_slopes(grad, x, y, distances, out (b, n, m), p): the gradient of x.
 // Returns  0; -1 if operators must do it, as for p other than 0, 1, 2 and inf.
 // Shapes   x, y and the gradient of x row-major; other arrays of any strides.
 // Types    f32 and f64, the same for all arrays.
@@ -37,29 +38,37 @@ static char* of_pair(const Pairs<T>& s, const Array& a, i64 batch, i64 i, i64 j)
   return a.data + (low * (2 * s.rows - low - 1) / 2 + high - low - 1) * a.stride[0];
 }
 
-template <class T, Kind KIND> static inline T term(T apart) {
-  const T size = math_abs(apart);
-  if (KIND == COUNT) return size == 0 ? (T)0 : (T)1;
-  return KIND == ROOT ? apart * apart : size;
+template <class T> static inline vector<T> size_of(vector<T> x) { return x < 0 ? -x : x; }
+
+template <class T, Kind KIND> static inline vector<T> term(vector<T> apart) {
+  if (KIND == COUNT) return apart == 0 ? vector<T>{} : vector<T>{} + 1;
+  return KIND == ROOT ? apart * apart : size_of<T>(apart);
 }
 
-template <class T, Kind KIND> LOOP terms_of(T* to, const T* x, const T* y, i64 n) {
-#pragma GCC ivdep
-  for (i64 k = 0; k < n; ++k) to[k] = term<T, KIND>(x[k] - y[k]);
+// The sum of `of(vectors)` over rows of n elements.
+template <class T, class Of, class... X> static inline T sum_of_row(i64 n, Of of, const X*... x) {
+  T sum = 0;
+  for (i64 k = 0; k < n; k += PIECE) sum += sum_of_piece<T>(smaller(PIECE, n - k), of, x + k...);
+  return sum;
+}
+
+template <class T> static inline T largest_term(const T* x, const T* y, i64 n) {
+  T most = 0;
+  for (i64 k = 0; k < n; ++k) {
+    const T size = math_abs(x[k] - y[k]);
+    most = size > most || size != size ? size : most;
+  }
+  return most;
 }
 
 template <class T, Kind KIND> static T length(const T* x, const T* y, i64 n) {
-  T terms[PIECE], sum = 0;
-  for (i64 k = 0; k < n; k += PIECE) {
-    const i64 some = smaller(PIECE, n - k);
-    terms_of<T, KIND>(terms, x + k, y + k, some);
-    if (KIND == MOST) {
-      for (i64 e = 0; e < some; ++e) sum = terms[e] > sum || terms[e] != terms[e] ? terms[e] : sum;
-    } else {
-      sum += sum_of_piece<T>(some, [](vector<T> v) { return v; }, (const T*)terms);
-    }
+  if constexpr (KIND == MOST) {
+    return largest_term(x, y, n);
+  } else {
+    const T sum = sum_of_row<T>(
+        n, [](vector<T> a, vector<T> b) { return term<T, KIND>(a - b); }, x, y);
+    return KIND == ROOT ? math_sqrt(sum) : sum;
   }
-  return KIND == ROOT ? math_sqrt(sum) : sum;
 }
 
 template <class T, Kind KIND> static void distances_of(void* context, i64 first, i64 last) {
@@ -105,6 +114,38 @@ template <class T, Kind KIND> static void slopes_of(void* context, i64 first, i6
       add_slope<T, KIND>(to, x, y + j * s.width, by, size, s.width);
     }
   }
+}
+
+// --- distances from products ---------------------------------------------------------------------
+
+template <class T> struct Products {
+  const T *x, *y;
+  T *out, *squares;  // squares: the sums of squares of the rows of y
+  i64 rows, others, width;
+};
+
+template <class T> static inline T square_of(const T* x, i64 n) {
+  return sum_of_row<T>(n, [](vector<T> a) { return a * a; }, x);
+}
+
+template <class T> static void squares_of(void* context, i64 first, i64 last) {
+  const Products<T>& s = *(const Products<T>*)context;
+  for (i64 unit = first; unit < last; ++unit)
+    s.squares[unit] = square_of(s.y + unit * s.width, s.width);
+}
+
+template <class T> LOOP end_row(T* out, T own, const T* squares, i64 n) {
+  for (i64 j = 0; j < n; ++j) {
+    const T square = out[j] * -2 + own + squares[j];
+    out[j] = math_sqrt(square < 0 ? (T)0 : square);
+  }
+}
+
+template <class T> static void rows_from_products(void* context, i64 first, i64 last) {
+  const Products<T>& s = *(const Products<T>*)context;
+  for (i64 unit = first; unit < last; ++unit)
+    end_row(s.out + unit * s.others, square_of(s.x + unit * s.width, s.width),
+            s.squares + unit / s.rows * s.others, s.others);
 }
 
 // --- calls --------------------------------------------------------------------------------------
@@ -153,6 +194,25 @@ template <class T> static i64 run_slopes(const Call& call) {
   return share<T, Slopes>(call, s, x.shape[0] * s.rows);
 }
 
+template <class T> static i64 run_products(const Call& call) {
+  const Array &x = call.array[0], &y = call.array[1], &out = call.array[2];
+  if (y.dtype != code_of<T> || out.dtype != code_of<T>) return -1;
+  const i64 batch = x.shape[0], width = x.shape[2];
+  Products<T> s = {(const T*)x.data, (const T*)y.data, (T*)out.data, nullptr,
+                   x.shape[1],       y.shape[1],       width};
+  Room room(Room::bytes_of<T>(batch * s.others));
+  if (!room) return -1;
+  s.squares = room.take<T>(batch * s.others);
+  call.share(squares_of<T>, &s, batch * s.others, larger(1, GRAIN / larger(1, width)));
+  call.share(rows_from_products<T>, &s, batch * s.rows,
+             larger(1, GRAIN / larger(1, width + s.others)));
+  return 0;
+}
+
+static i64 products_to_distances(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? run_products<f64>(call) : run_products<f32>(call);
+}
+
 static i64 distances(const Call& call) {
   return call.array[0].dtype == abi::f64 ? run_distances<f64>(call) : run_distances<f32>(call);
 }
@@ -162,6 +222,7 @@ static i64 distance_slopes(const Call& call) {
 }
 
 const abi::FunctionEntry functions[] = {{"distances", distances, true},
+                                        {"products_to_distances", products_to_distances, true},
                                         {"distance_slopes", distance_slopes, true}};
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Counts of values, or sums of their weights.                                    family: histogram
 // Shapes   x dense; counts dense, cleared by the caller. Points: x (n, edges), one coordinate for
 //          each array of edges.
-// Types    bincount: integers; points: f32, f64. Counts are i64, sums of weights f64.
+// Types    bincount: integers; evenly and points: f32, f64. Counts are i64, sums of weights f64.
 // Order    counts are integers, which are added in parts; weights are added one after the other in
 //          one thread.
 #include <stdlib.h>
@@ -13,37 +13,43 @@ namespace CAPABILITY {
 constexpr i64 COUNTED = 1 << 15;  // minimum number of elements of a part
 constexpr i64 MOST_PARTS = 16;
 
-struct Counting {
-  const char* x;
-  i64* counts;
+// n elements, divided into parts with counts of their own.
+template <class F> struct Parts {
+  const F& count;
   i64 n, bins, parts;
-  i64* own;  // the counts of each part but the first
+  i64 *counts, *own;  // own: the counts of each part but the first
 };
 
+template <class F> static void count_parts(void* context, i64 first, i64 last) {
+  const Parts<F>& p = *(const Parts<F>*)context;
+  for (i64 part = first; part < last; ++part)
+    p.count(part ? p.own + (part - 1) * p.bins : p.counts, p.n * part / p.parts,
+            p.n * (part + 1) / p.parts);
+}
 
-template <class T> static void count_part(void* context, i64 first, i64 last) {
-  const Counting& c = *(const Counting*)context;
-  for (i64 part = first; part < last; ++part) {
-    i64* counts = part ? c.own + (part - 1) * c.bins : c.counts;
-    const i64 begin = c.n * part / c.parts, end = c.n * (part + 1) / c.parts;
-    for (i64 i = begin; i < end; ++i) ++counts[((const T*)c.x)[i]];
-  }
+// Call count(counts, begin, end) for parts of n elements, and add the counts of all parts. least:
+// the minimum number of elements of a part.
+template <class F>
+static void count_in_parts(const Call& call, i64* counts, i64 bins, i64 n, i64 least,
+                           const F& count) {
+  Parts<F> p = {count, n, bins, n / least + 1, counts, nullptr};
+  if (p.parts > call.threads) p.parts = call.threads;
+  if (p.parts > MOST_PARTS) p.parts = MOST_PARTS;
+  if (bins * p.parts > n) p.parts = 1;
+  if (p.parts > 1 && !(p.own = (i64*)calloc((p.parts - 1) * bins, sizeof(i64)))) p.parts = 1;
+  call.share(count_parts<F>, &p, p.parts, 1);
+  for (i64 part = 1; part < p.parts; ++part)
+    for (i64 b = 0; b < bins; ++b) counts[b] += p.own[(part - 1) * bins + b];
+  free(p.own);
 }
 
 // Arrays: counts; x, whose elements are checked to be bins.
 template <class T> static i64 bincount(const Call& call) {
-  Counting c = {call.array[1].data, (i64*)call.array[0].data, call.array[1].size,
-                call.array[0].size};
-  c.parts = c.n / COUNTED + 1;
-  if (c.parts > call.threads) c.parts = call.threads;
-  if (c.parts > MOST_PARTS) c.parts = MOST_PARTS;
-  if (c.bins * c.parts > c.n) c.parts = 1;
-  c.own = nullptr;
-  if (c.parts > 1 && !(c.own = (i64*)calloc((c.parts - 1) * c.bins, sizeof(i64)))) c.parts = 1;
-  call.share(count_part<T>, &c, c.parts, 1);
-  for (i64 part = 1; part < c.parts; ++part)
-    for (i64 b = 0; b < c.bins; ++b) c.counts[b] += c.own[(part - 1) * c.bins + b];
-  free(c.own);
+  const abi::Array &to = call.array[0], &x = call.array[1];
+  count_in_parts(call, (i64*)to.data, to.size, x.size, COUNTED,
+                 [&](i64* counts, i64 begin, i64 end) {
+                   for (i64 i = begin; i < end; ++i) ++counts[((const T*)x.data)[i]];
+                 });
   return 0;
 }
 
@@ -56,18 +62,55 @@ template <class T> static i64 weigh(const Call& call) {
   return 0;
 }
 
+// --- bins of equal width ------------------------------------------------------------------------
+
+constexpr i64 SOME = 256;       // elements whose bins are computed at a time
+constexpr int WAYS = 4;         // neighbouring elements, often equal, have counts of their own
+constexpr i64 FEW_BINS = 2048;  // up to this number of bins, these counts fit into the cache
+
+// The bins of n elements; `bins` for elements outside of [least, most].
+template <class T>
+__attribute__((noinline)) static void even_bins(i32* to, const T* x, i64 n, T least, T most,
+                                                i32 bins) {
+  const T width = most - least, last = (T)(bins - 1), outside = (T)bins;
+  for (i64 i = 0; i < n; ++i) {
+    const T at = (x[i] - least) / width * (T)bins, inside = at < last ? at : last;
+    to[i] = (i32)((x[i] >= least) & (x[i] <= most) ? (inside > 0 ? inside : 0) : outside);
+  }
+}
+
+// Arrays: counts, x. Numbers: the outermost edges.
+template <class T> static i64 evenly(const Call& call) {
+  const abi::Array &to = call.array[0], &x = call.array[1];
+  const T least = (T)call.real[0], most = (T)call.real[1];
+  const i64 bins = to.size, ways = bins <= FEW_BINS ? WAYS : 1, row = bins + 1;
+  i64* counts = (i64*)calloc(ways * row, sizeof(i64));
+  if (!counts) return -1;
+  count_in_parts(call, counts, ways * row, x.size, COUNTED, [&](i64* own, i64 begin, i64 end) {
+    i32 at[SOME];
+    for (i64 i = begin; i < end; i += SOME) {
+      const i64 n = end - i < SOME ? end - i : SOME;
+      even_bins(at, (const T*)x.data + i, n, least, most, (i32)bins);
+      for (i64 k = 0; k < n; ++k) ++own[(k & (ways - 1)) * row + at[k]];
+    }
+  });
+  for (i64 b = 0; b < bins; ++b)
+    for (i64 way = 0; way < ways; ++way) ((i64*)to.data)[b] += counts[way * row + b];
+  free(counts);
+  return 0;
+}
+
 // --- points -------------------------------------------------------------------------------------
 
 constexpr int MOST_EDGES = 32;
 
 template <class T> struct Points {
   const T *x, *weights;
-  i64 n, parts, total;
+  i64 n;
   int dims;
   bool are_even;
   const T* edges[MOST_EDGES];
   i64 bins[MOST_EDGES];
-  i64 *counts, *own;
   f64* sums;
 };
 
@@ -104,25 +147,12 @@ template <class T> static inline i64 bin_of(const Points<T>& p, const T* x) {
   return bin;
 }
 
-template <class T> static void count_points(void* context, i64 first, i64 last) {
-  const Points<T>& p = *(const Points<T>*)context;
-  for (i64 part = first; part < last; ++part) {
-    i64* counts = part ? p.own + (part - 1) * p.total : p.counts;
-    const i64 begin = p.n * part / p.parts, end = p.n * (part + 1) / p.parts;
-    for (i64 i = begin; i < end; ++i) {
-      const i64 bin = bin_of(p, p.x + i * p.dims);
-      if (bin >= 0) ++counts[bin];
-    }
-  }
-}
-
 // Arrays: counts of i64, or with weights sums of f64; x; weights or None; the edges of all
 // dimensions, concatenated. Numbers: even, and the number of bins of each dimension.
 template <class T> static i64 points(const Call& call) {
   Points<T> p = {};
   p.x = (const T*)call.array[1].data, p.weights = (const T*)call.array[2].data;
   p.are_even = call.integer[0], p.dims = call.n_ints - 1, p.n = call.array[1].size / p.dims;
-  p.total = call.array[0].size;
   const T* edges = (const T*)call.array[3].data;
   for (int d = 0; d < p.dims; ++d) {
     p.edges[d] = edges, p.bins[d] = call.integer[1 + d];
@@ -136,16 +166,13 @@ template <class T> static i64 points(const Call& call) {
     }
     return 0;
   }
-  p.counts = (i64*)call.array[0].data;
-  p.parts = p.n / (COUNTED / 4) + 1;
-  if (p.parts > call.threads) p.parts = call.threads;
-  if (p.parts > MOST_PARTS) p.parts = MOST_PARTS;
-  if (p.total * p.parts > p.n) p.parts = 1;
-  if (p.parts > 1 && !(p.own = (i64*)calloc((p.parts - 1) * p.total, sizeof(i64)))) p.parts = 1;
-  call.share(count_points<T>, &p, p.parts, 1);
-  for (i64 part = 1; part < p.parts; ++part)
-    for (i64 b = 0; b < p.total; ++b) p.counts[b] += p.own[(part - 1) * p.total + b];
-  free(p.own);
+  count_in_parts(call, (i64*)call.array[0].data, call.array[0].size, p.n, COUNTED / 4,
+                 [&](i64* counts, i64 begin, i64 end) {
+                   for (i64 i = begin; i < end; ++i) {
+                     const i64 bin = bin_of(p, p.x + i * p.dims);
+                     if (bin >= 0) ++counts[bin];
+                   }
+                 });
   return 0;
 }
 
@@ -153,6 +180,7 @@ static const abi::FunctionEntry functions[] = {
 #define X(T) {"bincount " #T, bincount<T>}, {"weigh " #T, weigh<T>},
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64)
 #undef X
+    {"evenly f32", evenly<f32>}, {"evenly f64", evenly<f64>},
     {"points f32", points<f32>}, {"points f64", points<f64>},
 };
 extern const abi::Family histogram = {"histogram", nullptr, 0, functions,

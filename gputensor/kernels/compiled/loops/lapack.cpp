@@ -51,21 +51,27 @@ template <class T> static i64 lu_solve(const Call& call) {
   const Array &lu = call.array[0], &pivots = call.array[1], &b = call.array[2], &x = call.array[3];
   const i64 n = rows_of(x), columns = columns_of(x);
   char trans = call.integer[2] ? 'T' : 'N';
-  over(call, call.integer[1], items(x, 2), n * n * columns, [&](i64 first, i64 last) {
-    if constexpr (!is_pair<T>)
-      if (!getrs) return solve_tiny(lu, pivots, b, (T*)x.data, columns, first, last);
-    for (i64 unit = first; unit < last; ++unit) {
-      T* to = (T*)x.data + unit * n * columns;
-      int size = (int)n, wide = (int)columns, found = 0;
-      if (b.data) {
-        by_columns(to, b, unit);
-      } else {
-        memset((void*)to, 0, n * n * sizeof(T));
-        for (i64 i = 0; i < n; ++i) *(part<T>*)(to + i * n + i) = 1;
-      }
-      getrs(&trans, &size, &wide, (T*)item(lu, 2, unit), &size, (int*)item(pivots, 1, unit), to,
-            &size, &found);
+  if constexpr (!is_pair<T>) {
+    if (!getrs) {
+      over(call, call.integer[1], items(x, 2), n * n * columns, [&](i64 first, i64 last) {
+        solve_tiny(lu, pivots, b, (T*)x.data, columns, first, last);
+      });
+      return 0;
     }
+  }
+  const i64 operations = n * n * columns;
+  over_columns(call, call.integer[1], items(x, 2), columns, operations, [&](i64 unit, i64 first,
+                                                                            i64 count) {
+    T* to = (T*)x.data + (unit * columns + first) * n;
+    int size = (int)n, wide = (int)count, found = 0;
+    if (b.data) {
+      by_columns(to, b, unit, first, count);
+    } else {
+      memset((void*)to, 0, n * count * sizeof(T));
+      for (i64 j = 0; j < count; ++j) *(part<T>*)(to + j * n + first + j) = 1;
+    }
+    getrs(&trans, &size, &wide, (T*)item(lu, 2, unit), &size, (int*)item(pivots, 1, unit), to,
+          &size, &found);
   });
   return 0;
 }
@@ -202,23 +208,30 @@ template <class T> static i64 solve_triangular(const Call& call) {
   const bool is_turned = !is_ready && across == size && down == n * size;
   const bool is_upper = (call.integer[2] != 0) != is_turned, is_left = call.integer[3];
   i64 answer = 0;
-  over(call, call.integer[1], items(x, 2), m * columns * n, [&](i64 first, i64 last) {
-    Room room(Room::bytes_of<T>(n * n));
-    if (!room) return note(&answer, NO_MEMORY);
-    T* copied = room.take<T>(n * n);
-    for (i64 unit = first; unit < last; ++unit) {
-      T* to = (T*)x.data + unit * m * columns;
-      T* triangle = (T*)item(a, 2, unit);
-      if (!is_ready && !is_turned) by_columns(triangle = copied, a, unit);
-      by_columns(to, b, unit);
-      char side = is_left ? 'L' : 'R', uplo = is_upper ? 'U' : 'L', trans = is_turned ? 'T' : 'N';
-      char diagonal = call.integer[4] ? 'U' : 'N';
-      int high = (int)m, wide = (int)columns, lda = (int)n;
-      T one = {};
-      *(part<T>*)&one = 1;
-      trsm(&side, &uplo, &trans, &diagonal, &high, &wide, &one, triangle, &lda, to, &high);
+  const auto solve = [&](i64 unit, i64 first, i64 count) {
+    Room room(is_ready || is_turned ? 0 : Room::bytes_of<T>(n * n));
+    T *to = (T*)x.data + (unit * columns + first) * m, *triangle = (T*)item(a, 2, unit);
+    if (!is_ready && !is_turned) {
+      if (!room) return note(&answer, NO_MEMORY);
+      by_columns(triangle = room.take<T>(n * n), a, unit);
     }
-  });
+    by_columns(to, b, unit, first, count);
+    char side = is_left ? 'L' : 'R', uplo = is_upper ? 'U' : 'L', trans = is_turned ? 'T' : 'N';
+    char diagonal = call.integer[4] ? 'U' : 'N';
+    int high = (int)m, wide = (int)count, lda = (int)n;
+    T one = {};
+    *(part<T>*)&one = 1;
+    trsm(&side, &uplo, &trans, &diagonal, &high, &wide, &one, triangle, &lda, to, &high);
+  };
+  // Columns of A X = B do not depend on each other; those of X A = B do.
+  const i64 operations = m * columns * n;
+  if (is_left) {
+    over_columns(call, call.integer[1], items(x, 2), columns, operations, solve);
+  } else {
+    over(call, call.integer[1], items(x, 2), operations, [&](i64 first, i64 last) {
+      for (i64 unit = first; unit < last; ++unit) solve(unit, 0, columns);
+    });
+  }
   return answer;
 }
 

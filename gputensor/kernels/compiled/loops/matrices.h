@@ -49,11 +49,12 @@ static inline i64 items(const Array& a, int own) {
 static inline i64 rows_of(const Array& a) { return a.shape[a.ndim - 2]; }
 static inline i64 columns_of(const Array& a) { return a.shape[a.ndim - 1]; }
 
-// to[j * rows + i] = a[i, j], for one matrix of a batch.
-template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
-  const char* from = item(a, 2, unit);
-  const i64 rows = rows_of(a), columns = columns_of(a);
+// to[j * rows + i] = a[i, begin + j], for some columns of one matrix of a batch.
+template <class T>
+static void by_columns(T* to, const Array& a, i64 unit, i64 begin, i64 columns) {
+  const i64 rows = rows_of(a);
   const i64 down = a.stride[a.ndim - 2], across = a.stride[a.ndim - 1];
+  const char* from = item(a, 2, unit) + begin * across;
   if (down == (i64)sizeof(T)) {
     for (i64 j = 0; j < columns; ++j) memcpy(to + j * rows, from + j * across, rows * sizeof(T));
     return;
@@ -66,6 +67,10 @@ template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
       for (i64 i = first; i < last; ++i)
         to[j * rows + i] = *(const T*)(from + i * down + j * across);
   }
+}
+
+template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
+  by_columns(to, a, unit, 0, columns_of(a));
 }
 
 // The address of each dense column-major matrix.
@@ -85,6 +90,25 @@ static void over(const Call& call, bool shares, i64 units, i64 operations, const
   if (!shares) return body(0, units);
   call.share([](void* f, i64 first, i64 last) { (*(const F*)f)(first, last); }, (void*)&body, units,
              larger(1, SHARE / larger(1, operations)));
+}
+
+// The minimum number of columns of a part. Parts depend only on sizes, and so do the bits of the
+// results.
+constexpr i64 FEW_COLUMNS = 64;
+
+// Run body(unit, begin, count) over parts of the columns of each matrix of a batch. If BLAS has
+// threads of its own (not `shares`), a part is a whole matrix. operations: the approximate number
+// per matrix.
+template <class F>
+static void over_columns(const Call& call, bool shares, i64 units, i64 columns, i64 operations,
+                         const F& body) {
+  const i64 parts = shares ? larger(1, columns / FEW_COLUMNS) : 1;
+  over(call, shares, units * parts, operations / parts, [&](i64 first, i64 last) {
+    for (i64 k = first; k < last; ++k) {
+      const i64 part = k % parts, begin = columns * part / parts;
+      body(k / parts, begin, columns * (part + 1) / parts - begin);
+    }
+  });
 }
 
 // Memory of one thread, allocated in multiples of 64 bytes.

@@ -327,6 +327,27 @@ template <class T> void of_elements(const Line& line, const T* by, const T* x, T
   }
 }
 
+// Result j, a row of n elements, if it has all of TAPS terms. Returns false if not.
+template <int TAPS, class T>
+inline bool of_whole_row(const Line& line, const T* by, const T* x, T* out, i64 n, i64 j) {
+  if (line.taps != TAPS) return false;
+  const T* from[TAPS];
+  T weight[TAPS];
+  for (int t = 0; t < TAPS; ++t) {
+    const i64 place = t * line.results + j;
+    if (line.at[place] < 0) return false;
+    from[t] = x + line.at[place] * n, weight[t] = by[place];
+  }
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) {
+    T sum = from[0][k] * weight[0];
+#pragma GCC unroll 4
+    for (int t = 1; t < TAPS; ++t) sum += from[t][k] * weight[t];
+    out[k] = sum;
+  }
+  return true;
+}
+
 // The results from number `first` on. x and out: the first element of a line and of the results.
 template <class T>
 void of_rows(const Line& line, const T* by, const T* x, T* out, i64 n, i64 first, i64 last) {
@@ -334,12 +355,8 @@ void of_rows(const Line& line, const T* by, const T* x, T* out, i64 n, i64 first
   out += first * n;
   for (i64 j = first; j < last; ++j, out += n) {
     const i32* at = line.at + j;
-    if (line.taps == 2 && at[0] >= 0 && at[m] >= 0) {
-      const T *a = x + at[0] * n, *b = x + at[m] * n, first = by[j], second = by[m + j];
-#pragma GCC ivdep
-      for (i64 k = 0; k < n; ++k) out[k] = a[k] * first + b[k] * second;
-      continue;
-    }
+    if (of_whole_row<2>(line, by, x, out, n, j)) continue;
+    if (of_whole_row<4>(line, by, x, out, n, j)) continue;
     bool is_begun = false;
     for (i64 t = 0; t < line.taps; ++t) {
       if (at[t * m] < 0) continue;

@@ -18,6 +18,63 @@ struct multiply {
   template <class X> static X join(X a, X b) { return a * b; }
   template <class X, class A> static X map(X x, A) { return x; }
 };
+
+// Products of complex numbers. As in PyTorch, they begin with 1. Element i of a run is multiplied
+// to product i % (WAYS * WIDTH). Then these products and the last elements are multiplied.
+template <class P> struct complex_products {
+  typedef lanes<P> V;
+  typedef typename V::type vector;
+  static constexpr i64 WIDTH = V::WIDTH, WAYS = 4, GROUP = WAYS * WIDTH;
+  template <class X> struct number { X re, im; };
+  typedef number<P> Number;
+
+  template <class X> static number<X> product(number<X> a, number<X> b) {
+    return {a.re * b.re + -a.im * b.im, a.re * b.im + a.im * b.re};  // Note [Sums of products]
+  }
+  static number<vector> load(const P* x) {
+    const vector first = V::load(x), second = V::load(x + WIDTH);
+    const typename V::numbers even = 2 * V::in_order();
+    return {__builtin_shuffle(first, second, even), __builtin_shuffle(first, second, even + 1)};
+  }
+
+  static Number of_row(const Number* x, i64 n) {
+    Number found = {1, 0};
+    i64 i = 0;
+    if (n >= GROUP) {
+      number<vector> all[WAYS];
+      for (auto& way : all) way = {V::all(1), V::all(0)};
+      for (; i + GROUP <= n; i += GROUP) {
+#pragma GCC unroll 4
+        for (int k = 0; k < WAYS; ++k)
+          all[k] = product(all[k], load((const P*)(x + i + k * WIDTH)));
+      }
+      all[0] = product(product(all[0], all[1]), product(all[2], all[3]));
+      for (int k = 0; k < WIDTH; ++k) found = product(found, {all[0].re[k], all[0].im[k]});
+    }
+    for (; i < n; ++i) found = product(found, x[i]);
+    return found;
+  }
+
+  static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
+    for (i64 r = 0; r < rows; ++r)
+      ((Number*)acc)[r] = of_row((const Number*)(x + r * row_step), n);
+  }
+  static void columns(char* acc, const char* const* x, int count, i64 n, const char*) {
+    for (int k = 0; k < count; ++k) merge(acc, x[k], n);
+  }
+  static void merge(char* into, const char* from, i64 n) {
+    Number* to = (Number*)into;
+#pragma GCC ivdep
+    for (i64 j = 0; j < n; ++j) to[j] = product(to[j], ((const Number*)from)[j]);
+  }
+  static void clear(char* acc, i64 n) {
+    for (i64 j = 0; j < n; ++j) ((Number*)acc)[j] = {1, 0};
+  }
+};
+template <class P, byte CODE, class OF = complex_products<P>>
+constexpr Leaf complex_product = {CODE, CODE, 2 * sizeof(P), 2 * sizeof(P),
+                                  OF::rows, OF::columns, OF::merge, OF::clear, nullptr};
+
 // --- truth --------------------------------------------------------------------------------------
 
 // The bits of a U that make an element true. The sign bit of a float is not among them.
@@ -238,6 +295,8 @@ constexpr u64 DOUBLE = 0x7fffffffffffffff, TWO_FLOATS = 0x7fffffff7fffffff;
   X("count " NAME, (count_leaf<U, MASK>), AS_IT_IS)
 #define ALL(X)                                                                         \
   SUMS(X, f32) SUMS(X, f64) SUMS(X, i64)                                               \
+  X("prod c64", (complex_product<f32, abi::c64>), AS_IT_IS)                            \
+  X("prod c128", (complex_product<f64, abi::c128>), AS_IT_IS)                          \
   X("mean f32", (leaf<add, f32, divided>), PARTS_KEPT)                                 \
   X("mean f64", (leaf<add, f64, divided>), PARTS_KEPT)                                 \
   X("nansum f32", (leaf<add_known, f32>), AS_IT_IS)                                    \

@@ -1,11 +1,12 @@
 // out[r, c] = op over x[r, 0 .. c] along one axis.                                   family: scan
 //
 // Calls    cumsum(x, out, axis) of one dtype; cummax(x, values, places, axis). Any strides.
-// Types    f16 and bf16 are accumulated in f32, f32 in f64, as in PyTorch on the CPU; integers wrap
-//          around.
+// Types    f16 and bf16 are accumulated in f32, f32 in f64, c64 in c128, as in PyTorch on the CPU;
+//          integers wrap around.
 // Numbers  cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
 //          begin at 0.0, so a row of -0.0 gives 0.0.
 // Order    a row is serial; rows are transposed, some elements at a time, to run in parallel lanes.
+#include "matrices.h"
 #include "rows.h"
 
 namespace CAPABILITY {
@@ -16,13 +17,33 @@ namespace CAPABILITY {
 // results of a line.
 struct cumsum_op {
   static constexpr int start = 0;
-  template <class A> static DEVICE A of(A sum, A x) { return (A)(sum + x); }
+  template <class A> static DEVICE A of(A sum, A x) {
+    if constexpr (is_pair<A>) {
+      return A{sum.re + x.re, sum.im + x.im};
+    } else {
+      return (A)(sum + x);
+    }
+  }
 };
 
 struct cumprod_op {
   static constexpr int start = 1;
-  template <class A> static DEVICE A of(A product, A x) { return (A)(product * x); }
+  template <class A> static DEVICE A of(A a, A b) {
+    if constexpr (is_pair<A>) {  // Note [Sums of products]
+      return A{a.re * b.re + -a.im * b.im, a.re * b.im + a.im * b.re};
+    } else {
+      return (A)(a * b);
+    }
+  }
 };
+
+template <class To, class From> static DEVICE To converted(From x) {
+  if constexpr (is_pair<To>) {
+    return To{(part<To>)x.re, (part<To>)x.im};
+  } else {
+    return (To)x;
+  }
+}
 
 // Elements S are accumulated as A.
 template <class Op, class S, class A, int COLUMNS> struct running {
@@ -31,13 +52,15 @@ template <class Op, class S, class A, int COLUMNS> struct running {
   A so_far[COLUMNS];
 
   DEVICE void begin(i64 columns, u64) {
-    for (i64 k = 0; k < columns; ++k) so_far[k] = (A)Op::start;
+    A first = {};
+    *(part<A>*)&first = Op::start;
+    for (i64 k = 0; k < columns; ++k) so_far[k] = first;
   }
   DEVICE void line(S* out, i64*, const S* x, i64, i64 columns) {
 #pragma GCC ivdep
     for (i64 k = 0; k < columns; ++k) {
-      so_far[k] = Op::of(so_far[k], (A)x[k]);
-      out[k] = (S)so_far[k];
+      so_far[k] = Op::of(so_far[k], converted<A>(x[k]));
+      out[k] = converted<S>(so_far[k]);
     }
   }
 };
@@ -255,6 +278,8 @@ template <class Op> static i64 running_call(const Call& call) {
     case abi::f16: case abi::bf16: return run<run_by<Op, f32, f32>>(call);
     case abi::f32: return run<run_by<Op, f32, f64>>(call);
     case abi::f64: return run<run_by<Op, f64, f64>>(call);
+    case abi::c64: return run<run_by<Op, z64, z128>>(call);
+    case abi::c128: return run<run_by<Op, z128, z128>>(call);
   }
   return -1;
 }

@@ -62,8 +62,7 @@ static inline void turn_square(char* to, i64 to_step, const char* from, i64 from
   }
 }
 
-static inline void turn_square(char*, i64, const char*, i64, u8) {}
-static inline void turn_square(char*, i64, const char*, i64, u16) {}
+template <class W> static inline void turn_square(char*, i64, const char*, i64, W) {}
 constexpr bool HAS_SQUARES = true;
 #else
 template <class W> static inline void turn_square(char*, i64, const char*, i64, W) {}
@@ -74,7 +73,7 @@ template <class W>
 __attribute__((noinline)) static void turn_words(char* to, i64 to_step, const char* from,
                                                  i64 from_step, i64 rows, i64 n) {
   constexpr i64 SIDE = 32 / sizeof(W);
-  if (!HAS_SQUARES || sizeof(W) < 4 || rows < SIDE || n < SIDE)
+  if (!HAS_SQUARES || sizeof(W) < 4 || sizeof(W) > 8 || rows < SIDE || n < SIDE)
     return turn_one_by_one<W>(to, to_step, from, from_step, rows, n);
   const auto square = [&](i64 r, i64 i) {  // the last square overlaps the previous one
     r = r > rows - SIDE ? rows - SIDE : r, i = i > n - SIDE ? n - SIDE : i;
@@ -90,11 +89,14 @@ __attribute__((noinline)) static void turn_words(char* to, i64 to_step, const ch
   }
 }
 
+struct two_words { u64 low, high; };  // a c128, which is only aligned to the size of one part
+
 template <int SIZE> struct word_of;
 template <> struct word_of<1> { typedef u8 type; };
 template <> struct word_of<2> { typedef u16 type; };
 template <> struct word_of<4> { typedef u32 type; };
 template <> struct word_of<8> { typedef u64 type; };
+template <> struct word_of<16> { typedef two_words type; };
 
 template <class A>
 static inline void turn(char* to, i64 to_step, const char* from, i64 from_step, i64 rows, i64 n) {
