@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import no_grad
 from ..core import errors, lazy
 from ..core.arguments import real
+from ..core.renamed import renamed
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
@@ -215,6 +216,17 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     for column in range(columns):
         tensor[functions.randperm(rows, device=tensor.device)[:zeros], column] = 0
     return tensor
+
+
+# The names before PyTorch 0.4.
+uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform = (
+    renamed(of.__name__.removesuffix("_"), of)
+    for of in (uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_,
+               kaiming_uniform_)
+)  # fmt: skip
+kaiming_normal, orthogonal, sparse = (
+    renamed(of.__name__.removesuffix("_"), of) for of in (kaiming_normal_, orthogonal_, sparse_)
+)
 
 
 # Private functions that the libraries timm and transformers use. They may change.

@@ -103,3 +103,18 @@ def test_a_chain_resumes_from_its_state() -> None:
         first.step()
         second.step()
         assert second.get_last_lr() == first.get_last_lr()
+
+
+def test_one_cycle_keeps_the_bounds_of_the_momentum_in_the_groups() -> None:
+    """PyTorch reads them there after it has loaded the optimizer's state."""
+    groups = [{"params": [gt.zeros(2, requires_grad=True)]} for _ in range(2)]
+    optimizer = gt.optim.SGD(groups, lr=0.5, momentum=0.9)
+    schedule = schedules.OneCycleLR(
+        optimizer, 1.0, total_steps=10, base_momentum=[0.5, 0.6], max_momentum=0.9
+    )
+    bounds = [(g["base_momentum"], g["max_momentum"]) for g in optimizer.param_groups]
+    assert bounds == [(0.5, 0.9), (0.6, 0.9)]
+    for _ in range(2):
+        optimizer.step()
+        schedule.step()
+    assert [g["momentum"] for g in optimizer.param_groups] == [0.5, 0.6]

@@ -257,16 +257,8 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "it is deprecated in PyTorch; use arange, reshape, or the new_ methods",
-        {"torch": "range", "torch.Tensor": "new resize resize_as reinforce"},
-    ),
-    _Family(
-        "it is deprecated in PyTorch; use the name that ends in _",
-        {
-            "torch.nn.init": "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal "
-            "sparse uniform xavier_normal xavier_uniform",
-            "torch.nn.utils": "clip_grad_norm", "torch.nn.utils.clip_grad": "clip_grad_norm",
-        },
+        "it is deprecated in PyTorch; use arange or reshape",
+        {"torch": "range", "torch.Tensor": "resize resize_as reinforce"},
     ),
     _Family(
         "it is deprecated in PyTorch; use nn.Sequential, or nn.LocalResponseNorm",
