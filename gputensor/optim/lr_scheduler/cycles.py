@@ -40,13 +40,33 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def step(self) -> None:
+    def step(self, epoch: Any = None) -> None:
+        """Compute the next rates and set them. epoch: the number of steps to go to, which may have
+        a fraction; by default one more."""
+        self._step_count += 1
+        if epoch is not None or self.last_epoch < 0:
+            self._go_to(epoch or 0)
+            return
         self.last_epoch += 1
         self.T_cur += 1
         if self.T_cur >= self.T_i:
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
-        self._set(self._next())
+        self._set(self._computed(self.get_lr))
+
+    def _go_to(self, epoch: Any) -> None:
+        if epoch < 0:
+            raise errors.must(type(self).__name__, "epoch", "not be negative", epoch)
+        first, growth = self.T_0, self.T_mult
+        begin, self.T_i = 0.0, first
+        if growth == 1:
+            begin = epoch // first * first
+        elif epoch >= first:
+            periods = int(math.log(epoch / first * (growth - 1) + 1, growth))
+            begin = first * (growth**periods - 1) / (growth - 1)
+            self.T_i = first * growth**periods
+        self.T_cur, self.last_epoch = epoch - begin, math.floor(epoch)
+        self._set(self._computed(self.get_lr))
 
 
 class OneCycleLR(LRScheduler):
