@@ -7,6 +7,7 @@ import pytest
 
 import gputensor as gt
 from gputensor import nn
+from gputensor.as_torch import functions, stand_ins
 from gputensor.nn import functional as F
 
 X = gt.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
@@ -84,3 +85,39 @@ def test_new_makes_a_tensor_of_the_same_type() -> None:
 
 def test_a_multiple_of_a_size_is_a_size() -> None:
     assert type(X.shape * 2) is gt.Size and 2 * X.shape == (2, 3, 2, 3)
+
+
+def test_gradients_take_only_inputs() -> None:
+    x = gt.ones(2, requires_grad=True)
+    y = x * 3
+    (found,) = gt.autograd.grad(y.sum(), x, None, True, False, True, True)
+    assert found.tolist() == gt.autograd.grad(y.sum(), x, only_inputs=True)[0].tolist() == [3, 3]
+    with pytest.warns(UserWarning, match="'only_inputs' is deprecated"):
+        gt.autograd.grad((x * 3).sum(), x, only_inputs=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [((0, 2), [0.0, 1.0, 2.0]), ((1, 2, 0.5), [1.0, 1.5, 2.0]), ((3, 1, -1), [3.0, 2.0, 1.0])],
+)
+def test_range_has_both_ends(args: tuple[float, ...], wanted: list[float]) -> None:
+    with pytest.warns(UserWarning, match="range: it is deprecated; use arange"):
+        made = functions.range_(*args)
+    assert made.tolist() == wanted and made.dtype is gt.float32
+
+
+def test_assert_allclose_ignores_the_dtype() -> None:
+    with pytest.warns(FutureWarning, match="use assert_close"):
+        functions.assert_allclose(X, X.to(gt.float64))
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="no match"):
+        functions.assert_allclose(X, X + 1, msg="no match")
+
+
+def test_small_functions_of_torch() -> None:
+    of = stand_ins.STAND_INS["torch"]
+    assert of["spmm"](X, X.T).tolist() == (X @ X.T).tolist()
+    assert of["typename"](X).endswith(".FloatTensor") and of["typename"](3) == "int"
+    assert of["typename"](nn.Linear(1, 1)).endswith("linear.Linear")
+    of["set_float32_matmul_precision"]("high")
+    assert of["get_float32_matmul_precision"]() == "high"
+    of["set_float32_matmul_precision"]("highest")
