@@ -26,8 +26,8 @@ from gputensor.structured.generator import default_generator
 from .places import Absent
 from .overrides import OF_OVERRIDES, disabled, has_torch_function, modes, names
 from . import (
-    benchmark, functions, groups, insides, legacy_types, processes,
-    profiles, small, windows,
+    benchmark, functions, groups, insides, legacy_types, nn_insides,
+    processes, profiles, small, windows,
 )  # fmt: skip
 
 # The version of PyTorch whose names and behaviour gputensor has. Programs compare versions with it.
@@ -330,7 +330,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_global_buffer_registration_hooks": hooks.REGISTERED["_buffers"],
         "_global_module_registration_hooks": hooks.REGISTERED["_modules"],
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
+        "_addindent": nn_insides.addindent,
     },
+    "torch.nn.functional": nn_insides.OF_FUNCTIONAL, "torch.nn._reduction": nn_insides.OF_REDUCTION,
+    "torch.nn.modules.transformer": nn_insides.OF_TRANSFORMER,
+    "torch.nn.modules.activation": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
