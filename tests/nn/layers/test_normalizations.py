@@ -154,3 +154,21 @@ def test_a_module_may_run_without_gradients_before_its_backward(shape: Any, dtyp
     assert mean.tolist() != first and mean._version == variance._version == 0
     y.sum().backward()
     assert x.grad is not None
+
+
+def test_subclasses_of_batch_norm_check_their_dimensions() -> None:
+    class Any(gt.nn.modules.norm._BatchNorm):
+        def _check_input_dim(self, input: gt.Tensor) -> None:
+            assert input.ndim != 3
+
+    class Checks(gt.nn.BatchNorm2d):
+        def forward(self, input: gt.Tensor) -> gt.Tensor:
+            self._check_input_dim(input)
+            return input
+
+    x = gt.rand(2, 3)
+    assert Any(3)(x).tolist() == gt.nn.BatchNorm1d(3)(x).tolist()
+    with pytest.raises(AssertionError):
+        Any(3)(gt.rand(2, 3, 4))
+    with pytest.raises(gt.GpuTensorError, match="'input' must have 4 dimensions"):
+        Checks(3)(x)
