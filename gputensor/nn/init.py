@@ -43,21 +43,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "selu":
         return 3.0 / 4
     rule = "be linear, conv, sigmoid, tanh, relu, leaky_relu or selu"
-    raise errors.must("calculate_gain", "nonlinearity", rule, nonlinearity)
+    raise errors.wrong_value("calculate_gain", "nonlinearity", rule, nonlinearity)
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
     """Return (fan_in, fan_out): the number of inputs of each output, and of outputs of each
     input."""
     if tensor.ndim < 2:
-        raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
+        raise errors.wrong_value(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
 def _fan(op: str, tensor: Tensor, mode: str) -> int:
     if mode not in ("fan_in", "fan_out"):
-        raise errors.must(op, "mode", "be 'fan_in' or 'fan_out'", mode)
+        raise errors.wrong_value(op, "mode", "be 'fan_in' or 'fan_out'", mode)
     return _fans(op, tensor)[mode == "fan_out"]
 
 
@@ -115,7 +115,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """Set a matrix to the identity."""
     if tensor.ndim != 2:
-        raise errors.wrong_shape("eye_", "tensor", "be a matrix", tensor)
+        raise errors.wrong_value("eye_", "tensor", "be a matrix", tensor)
     tensor.zero_().diagonal().fill_(1)
     return tensor
 
@@ -170,7 +170,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 
     gain = real("orthogonal_", "gain", gain)
     if tensor.ndim < 2:
-        raise errors.wrong_shape("orthogonal_", "tensor", "have at least two dimensions", tensor)
+        raise errors.wrong_value("orthogonal_", "tensor", "have at least two dimensions", tensor)
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
     normal: Any = functions.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
     normal.normal_(generator=generator)

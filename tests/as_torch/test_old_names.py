@@ -121,3 +121,15 @@ def test_small_functions_of_torch() -> None:
     of["set_float32_matmul_precision"]("high")
     assert of["get_float32_matmul_precision"]() == "high"
     of["set_float32_matmul_precision"]("highest")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: nn.init.xavier_uniform_(gt.empty(3)), lambda: nn.init.eye_(gt.empty(3)),
+     lambda: nn.init.kaiming_normal_(gt.empty(3, 3), mode="both"),
+     lambda: nn.init.orthogonal_(gt.empty(3)), lambda: nn.init.calculate_gain("cubic")],
+)  # fmt: skip
+def test_initialisers_raise_pytorchs_value_error(call) -> None:
+    """Programs catch it for biases, which have one dimension."""
+    with pytest.raises(ValueError, match="must"):
+        call()
