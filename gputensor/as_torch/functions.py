@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.autograd import anomaly
+from gputensor.core import errors
 from gputensor.dispatch.refusal import declares
 
 
@@ -136,7 +138,36 @@ def save(
 
 
 # Maps PyTorch's names to our functions with the same meaning.
+@declares()
+def range_(
+    start: float, end: float | None = None, step: float = 1, *, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """`torch.range`: numbers from start to end, both included. PyTorch deprecates it."""
+    first, last = (0, start) if end is None else (start, end)
+    warnings.warn(errors.deprecated("range", "it is", "use arange"), UserWarning, stacklevel=2)
+    count = math.floor((last - first) / step) + 1
+    of = gt.get_default_dtype() if dtype is None else dtype
+    made = first + gt.arange(count, dtype=gt.float64, device=device) * step
+    return made.to(of).requires_grad_(requires_grad)
+
+
+def assert_allclose(
+    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None,
+    equal_nan: bool = True, msg: str = "",
+) -> None:  # fmt: skip
+    """`torch.testing.assert_allclose`: assert_close that ignores dtypes and strides. PyTorch
+    deprecates it."""
+    message = errors.deprecated("assert_allclose", "it is", "use assert_close")
+    warnings.warn(message, FutureWarning, stacklevel=2)
+    gt.testing.assert_close(
+        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False,
+        msg=msg or None,
+    )  # fmt: skip
+
+
 OF_TORCH: dict[str, Any] = {
+    "range": range_, "spmm": gt.mm,
     "save": save, "split": split,
     "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,

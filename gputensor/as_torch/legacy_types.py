@@ -10,6 +10,7 @@ import numpy as np
 import gputensor as gt
 from gputensor._generated import calls
 from gputensor.core.errors import absent
+from gputensor.exchange.construct import of_type
 from gputensor.nn.modules import functional, loss, norm, pooling, resampling
 from gputensor.structured.generator import default_generator
 
@@ -38,12 +39,8 @@ class LegacyType(type):
         return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 
     def __call__(cls, *args: Any) -> Any:
-        """Make a tensor from a sequence, or an uninitialised tensor of the given sizes."""
-        if len(args) == 1 and not isinstance(args[0], int):
-            if isinstance(args[0], gt.Size):
-                return gt.empty(args[0], dtype=cls.dtype, device=cls.place)
-            return gt.tensor(args[0], dtype=cls.dtype, device=cls.place)
-        return gt.empty(args or (0,), dtype=cls.dtype, device=cls.place)
+        """Make a tensor of a sequence's elements, or an uninitialised tensor of these sizes."""
+        return of_type(args, cls.dtype, gt.device(cls.place))
 
 
 def _types(place: str, module: str) -> dict[str, Any]:
@@ -71,22 +68,16 @@ class DefaultGenerators:
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
-    """`torch.Tensor(...)`: return a tensor over another tensor's memory, a tensor of a sequence's
-    elements, or an uninitialised tensor of the given sizes. A new tensor has the default dtype.
-
-    Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
-    """
+    """`torch.Tensor(...)`: make a tensor of the default dtype from sizes or elements. A tensor of
+    any dtype gives a tensor over its memory."""
     if len(args) == 1 and isinstance(args[0], gt.Tensor) and not kwargs:
         return calls.alias(args[0])
     if "data" in kwargs:
         args = (*args, kwargs.pop("data"))
-    place, dtype = kwargs.pop("device", None), gt.get_default_dtype()
+    place = kwargs.pop("device", None)
     if kwargs:
         raise TypeError(f"Tensor() got an unexpected keyword argument {[*kwargs][0]!r}")
-    if len(args) == 1 and not isinstance(args[0], (int, gt.Size)):
-        return gt.tensor(args[0], dtype=dtype, device=place)
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], gt.Size) else args or (0,)
-    return gt.empty(sizes, dtype=dtype, device=place)
+    return of_type(args, gt.get_default_dtype(), place)
 
 
 def set_default_tensor_type(kind: Any) -> None:

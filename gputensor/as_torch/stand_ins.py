@@ -26,8 +26,8 @@ from gputensor.structured.generator import default_generator
 from .places import Absent
 from .overrides import OF_OVERRIDES, disabled, has_torch_function, modes, names
 from . import (
-    benchmark, functions, groups, insides, legacy_types, processes,
-    profiles, small, windows,
+    benchmark, functions, groups, insides, legacy_types, nn_insides,
+    processes, profiles, small, windows,
 )  # fmt: skip
 
 # The version of PyTorch whose names and behaviour gputensor has. Programs compare versions with it.
@@ -239,6 +239,18 @@ accelerator: dict[str, Any] = {
     "empty_host_cache": nothing,
 }  # fmt: skip
 
+# The precisions that the program has set. They have no effect.
+_precision = ["highest"]
+
+
+def _typename(x: Any) -> str:
+    if isinstance(x, gt.Tensor):
+        return str(x.type())
+    kind = x if hasattr(x, "__qualname__") else type(x)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
 _sizes = {f"_size_{n}_t": typing.Any for n in (*range(1, 7), "any")}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 # Maps a module of PyTorch to its names and their replacements.
@@ -249,8 +261,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_assert_async": _assert,
         "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
-        "typename": lambda x: f"torch.{type(x).__name__}",
-        "set_float32_matmul_precision": nothing, "get_float32_matmul_precision": lambda: "highest",
+        "typename": _typename, "set_float32_matmul_precision": _precision.append,
+        "get_float32_matmul_precision": lambda: _precision[-1],
         "are_deterministic_algorithms_enabled": never, "use_deterministic_algorithms": nothing,
         "set_num_interop_threads": nothing, "set_flush_denormal": never,
         "is_deterministic_algorithms_warn_only_enabled": never, "_is_all_true": lambda x: x.all(),
@@ -267,6 +279,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         **functions.OF_TORCH, **insides.OF_TORCH,
         **legacy_types.TYPES,
     },
+    "torch.testing": {"assert_allclose": functions.assert_allclose},
     "torch.jit": jit, "torch.jit._script": jit,
     "torch.jit.annotations": {f"BroadcastingList{n}": list for n in range(1, 7)},
     "torch.compiler": compiler, "torch._dynamo": dynamo,
@@ -317,7 +330,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_global_buffer_registration_hooks": hooks.REGISTERED["_buffers"],
         "_global_module_registration_hooks": hooks.REGISTERED["_modules"],
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
+        "_addindent": nn_insides.addindent,
     },
+    "torch.nn.functional": nn_insides.OF_FUNCTIONAL, "torch.nn._reduction": nn_insides.OF_REDUCTION,
+    "torch.nn.modules.transformer": nn_insides.OF_TRANSFORMER,
+    "torch.nn.modules.activation": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},

@@ -43,14 +43,26 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 def reduction(op: str, reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
     """Return the number that operators take for a loss's `reduction`. `size_average` and `reduce`
-    are deprecated in PyTorch and must be left out."""
-    for arg, value in (("size_average", size_average), ("reduce", reduce)):
-        if value is not None:
-            raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
+    replace it if they are given."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(op, size_average, reduce)
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         rule = "be 'none', 'mean' or 'sum'"
         raise errors.must(op, "reduction", rule, reduction, kind=errors.ArgumentValueError)
     return REDUCTIONS[reduction]
+
+
+def old_reduction(op: str, size_average: Any, reduce: Any) -> str:
+    """Return the `reduction` that the deprecated arguments `size_average` and `reduce` select, and
+    warn. Source: torch/nn/_reduction.py, legacy_get_string."""
+    import warnings
+
+    is_mean = size_average is None or flag(op, "size_average", size_average)
+    is_reduced = reduce is None or flag(op, "reduce", reduce)
+    found = "none" if not is_reduced else "mean" if is_mean else "sum"
+    message = errors.deprecated(op, "size_average and reduce are", f"use reduction={found!r}")
+    warnings.warn(message, UserWarning, stacklevel=4)
+    return found
 
 
 def number_in(value: Any) -> Any:

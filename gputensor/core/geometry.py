@@ -53,6 +53,11 @@ class Size(tuple[int, ...]):
     def __add__(self, other: tuple[int, ...], /) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))
 
+    def __mul__(self, count: SupportsIndex, /) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
 
 # CPU memory of at least this number of bytes comes from the allocator, which aligns it. Smaller
 # memory comes from NumPy.

@@ -15,6 +15,7 @@ from ..core import errors
 from ..core.arguments import element_type, flag
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.geometry import Size
 from ..dispatch import backend_select
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
@@ -65,6 +66,24 @@ def tensor(
     if requires_grad is not False and flag("tensor", "requires_grad", requires_grad):
         made.requires_grad_()
     return made
+
+
+def of_type(args: tuple[Any, ...], dtype: dtype, place: Any) -> Tensor:
+    """Make a tensor as PyTorch's constructors of a type do, such as `torch.FloatTensor(2, 3)` and
+    `x.new(2, 3)`.
+
+    args: a tensor, whose memory the result shares if it has this dtype and device; a sequence of
+    elements; or sizes, whose elements are not initialised. None is the empty tensor.
+    Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
+    """
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        x = args[0]
+        is_alike = x._geometry.dtype is dtype and place in (None, x._device)
+        return calls.alias(x) if is_alike else tensor(x, dtype=dtype, device=place)
+    if len(args) == 1 and not isinstance(args[0], (int, np.integer, Size)):
+        return tensor(args[0], dtype=dtype, device=place)
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
+    return calls.empty_memory_format(tuple(map(int, sizes)), dtype, None, place, None, None)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:

@@ -32,7 +32,8 @@ from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
     Gradients, Three, affine, allocated, beside_channels, by_channels, by_rows, center, check_mask,
     composed_gradients, compute_dtype, dense_numbers, each_channel, empty_result, in_format,
-    input_gradient, is_for_kernels, kernel_gradients, mixed, of_channels, of_statistics, unbiased,
+    input_gradient, is_for_kernels, keep_running, kernel_gradients, mixed, of_channels,
+    of_statistics, unbiased,
 )  # fmt: skip
 from ..structured.layers.precision import FLOAT, HALVES, check_floating, cast, wide
 
@@ -345,7 +346,7 @@ def _by_running(
 def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
     if running is not None:
         found = mixed(wide(running), now, momentum)
-        calls.copy_(running, cast(found, running._geometry.dtype))
+        keep_running(running, cast(found, running._geometry.dtype))
 
 
 def native_batch_norm_backward(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import no_grad
 from ..core import errors, lazy
 from ..core.arguments import real
+from ..core.renamed import renamed
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
@@ -42,21 +43,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "selu":
         return 3.0 / 4
     rule = "be linear, conv, sigmoid, tanh, relu, leaky_relu or selu"
-    raise errors.must("calculate_gain", "nonlinearity", rule, nonlinearity)
+    raise errors.wrong_value("calculate_gain", "nonlinearity", rule, nonlinearity)
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
     """Return (fan_in, fan_out): the number of inputs of each output, and of outputs of each
     input."""
     if tensor.ndim < 2:
-        raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
+        raise errors.wrong_value(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
 def _fan(op: str, tensor: Tensor, mode: str) -> int:
     if mode not in ("fan_in", "fan_out"):
-        raise errors.must(op, "mode", "be 'fan_in' or 'fan_out'", mode)
+        raise errors.wrong_value(op, "mode", "be 'fan_in' or 'fan_out'", mode)
     return _fans(op, tensor)[mode == "fan_out"]
 
 
@@ -114,7 +115,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """Set a matrix to the identity."""
     if tensor.ndim != 2:
-        raise errors.wrong_shape("eye_", "tensor", "be a matrix", tensor)
+        raise errors.wrong_value("eye_", "tensor", "be a matrix", tensor)
     tensor.zero_().diagonal().fill_(1)
     return tensor
 
@@ -176,7 +177,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 
     gain = real("orthogonal_", "gain", gain)
     if tensor.ndim < 2:
-        raise errors.wrong_shape("orthogonal_", "tensor", "have at least two dimensions", tensor)
+        raise errors.wrong_value("orthogonal_", "tensor", "have at least two dimensions", tensor)
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
     normal: Any = functions.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
     normal.normal_(generator=generator)
@@ -222,6 +223,17 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     for column in range(columns):
         tensor[functions.randperm(rows, device=tensor.device)[:zeros], column] = 0
     return tensor
+
+
+# The names before PyTorch 0.4.
+uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform = (
+    renamed(of.__name__.removesuffix("_"), of)
+    for of in (uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_,
+               kaiming_uniform_)
+)  # fmt: skip
+kaiming_normal, orthogonal, sparse = (
+    renamed(of.__name__.removesuffix("_"), of) for of in (kaiming_normal_, orthogonal_, sparse_)
+)
 
 
 # Private functions that the libraries timm and transformers use. They may change.

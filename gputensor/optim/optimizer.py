@@ -325,11 +325,11 @@ class Optimizer(Hooked):
         vars(self).update(state)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        groups = []
         for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {number}")
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return "\n".join([*lines, ")"])
+            lines = [f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params"]
+            groups.append(f"Parameter Group {number}\n{''.join(lines)}")
+        return f"{type(self).__name__} (\n{chr(10).join(groups)})"
 
     # --- for subclasses -------------------------------------------------------------------------
 

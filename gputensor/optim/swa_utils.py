@@ -221,12 +221,7 @@ class SWALR(LRScheduler):
         for group, rate in zip(optimizer.param_groups, rates):
             group["swa_lr"] = rate
         self.anneal_epochs, self._anneal_strategy = anneal_epochs, anneal_strategy
-        self._step_count = 0
         super().__init__(optimizer, last_epoch)
-
-    def step(self) -> None:
-        self._step_count += 1
-        super().step()
 
     def get_lr(self) -> list[float]:
         # The change begins with this scheduler's first step, whatever the value of last_epoch.

@@ -41,7 +41,7 @@ class SyncBatchNorm(_BatchNorm):
         )
         self.process_group = process_group
 
-    def _check_ndim(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
             rule = "have two dimensions or more"
             raise errors.wrong_shape("SyncBatchNorm", "input", rule, input)
@@ -52,7 +52,7 @@ class SyncBatchNorm(_BatchNorm):
             group = group_of("SyncBatchNorm", self.process_group)
         if group is None or group.size() < 2:
             return super().forward(input)
-        self._check_ndim(input)
+        self._check_input_dim(input)
         if input.shape[1] != self.num_features:
             rule = f"have {self.num_features} channels"
             raise errors.wrong_shape("SyncBatchNorm", "input", rule, input)

@@ -132,6 +132,17 @@ class TorchNames(TensorBase):
         """The dtype of the gradient, which equals the tensor's dtype."""
         return self._geometry.dtype
 
+    def new(self, *args: Any, device: Any = None) -> Tensor:
+        """Make a tensor of this dtype and device: `x.new(2, 3)` from sizes, uninitialised,
+        `x.new([1, 2])` from elements. This is PyTorch's old name of `new_empty` and `new_tensor`.
+        """
+        from importlib import import_module
+
+        place = self._device if device is None else device
+        of_type = import_module("gputensor.exchange.construct").of_type
+        made: Tensor = of_type(args, self._geometry.dtype, place)
+        return made
+
     # --- elements by Python's functions -----------------------------------------------------------
 
     @declares(callable="Callable")

@@ -325,3 +325,12 @@ def test_sync_batch_norm_of_one_process() -> None:
     made = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(plain))
     assert [*made.state_dict()] == [f"0.{name}" for name in plain.state_dict()]
     assert made[0].running_var is plain.running_var
+
+
+def test_errors_of_code_without_a_module_are_passed_on() -> None:
+    """`exec` without `__name__` defines methods whose `__module__` is None."""
+    space = {"nn": gt.nn, "__builtins__": __builtins__}
+    exec("class M(nn.Module):\n  def forward(self, x): return x.no_such_name", space)
+    space["M"].forward.__module__ = None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        space["M"]()((1,))

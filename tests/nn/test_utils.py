@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gputensor as gt
@@ -136,3 +137,13 @@ def test_the_norm_of_one_large_number_does_not_overflow() -> None:
     grads = [gt.tensor(x, device="cuda") for x in (1e30, -2e30)]
     norms = gradients._norms(grads, 2.0)
     assert norms.tolist() == [x.abs().item() for x in grads]
+
+
+@pytest.mark.parametrize(
+    "lengths", [[3, 2], (3, 2), np.array([3, 2]), [np.int64(3), gt.tensor(2)], gt.tensor([3, 2])]
+)
+def test_lengths_may_be_any_integers(lengths) -> None:
+    packed = rnn.pack_padded_sequence(gt.ones(2, 3), lengths, batch_first=True)
+    assert packed.batch_sizes.tolist() == [2, 2, 1]
+    with pytest.raises(TypeError, match="'lengths' must hold integers"):
+        rnn.pack_padded_sequence(gt.ones(2, 3), [3.0, 2.0], batch_first=True)

@@ -103,3 +103,80 @@ def test_a_chain_resumes_from_its_state() -> None:
         first.step()
         second.step()
         assert second.get_last_lr() == first.get_last_lr()
+
+
+def test_one_cycle_keeps_the_bounds_of_the_momentum_in_the_groups() -> None:
+    """PyTorch reads them there after it has loaded the optimizer's state."""
+    groups = [{"params": [gt.zeros(2, requires_grad=True)]} for _ in range(2)]
+    optimizer = gt.optim.SGD(groups, lr=0.5, momentum=0.9)
+    schedule = schedules.OneCycleLR(
+        optimizer, 1.0, total_steps=10, base_momentum=[0.5, 0.6], max_momentum=0.9
+    )
+    bounds = [(g["base_momentum"], g["max_momentum"]) for g in optimizer.param_groups]
+    assert bounds == [(0.5, 0.9), (0.6, 0.9)]
+    for _ in range(2):
+        optimizer.step()
+        schedule.step()
+    assert [g["momentum"] for g in optimizer.param_groups] == [0.5, 0.6]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: schedules.StepLR(o, 2, 0.5), lambda o: schedules.MultiStepLR(o, [1, 3, 3], 0.5),
+        lambda o: schedules.ConstantLR(o, 0.5, 3), lambda o: schedules.LinearLR(o, 0.25, 1.0, 4),
+        lambda o: schedules.ExponentialLR(o, 0.9), lambda o: schedules.PolynomialLR(o, 6, 2.0),
+        lambda o: schedules.CosineAnnealingLR(o, 6, 0.1),
+        lambda o: schedules.LambdaLR(o, lambda n: 0.5**n),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("epoch", [0, 1, 3, 5])
+def test_a_step_to_an_epoch_equals_so_many_steps(make, epoch: int) -> None:
+    one, many = make(sgd()), make(sgd())
+    for _ in range(epoch):
+        many.step()
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="step.epoch. is deprecated; call step"):
+            one.step(epoch)
+        assert one.get_last_lr() == pytest.approx(many.get_last_lr())
+    assert one.last_epoch == epoch
+    one.step()
+    many.step()
+    assert one.get_last_lr() == pytest.approx(many.get_last_lr())
+
+
+@pytest.mark.parametrize("growth", [1, 2])
+def test_warm_restarts_go_to_parts_of_epochs(growth: int) -> None:
+    """PyTorch's documentation calls step(epoch + batch / batches) after every batch."""
+    steps = schedules.CosineAnnealingWarmRestarts(sgd(), 2, growth)
+    parts = schedules.CosineAnnealingWarmRestarts(sgd(), 2, growth)
+    for epoch in range(7):
+        parts.step(epoch + 0.5)
+        between = parts.get_last_lr()
+        parts.step(epoch)
+        assert parts.get_last_lr() == pytest.approx(steps.get_last_lr())
+        assert between != parts.get_last_lr() and parts.last_epoch == epoch
+        steps.step()
+    parts.step()
+    assert parts.get_last_lr() == pytest.approx(steps.get_last_lr())
+    with pytest.raises(errors.GpuTensorError, match="'epoch' must not be negative"):
+        parts.step(-1)
+
+
+def test_a_sequence_begins_its_second_schedule_at_its_start() -> None:
+    optimizer = sgd()
+    warm = schedules.LinearLR(optimizer, 0.5, 1.0, 2)
+    restarts = schedules.CosineAnnealingWarmRestarts(optimizer, 4)
+    schedule = schedules.SequentialLR(optimizer, [warm, restarts], [2])
+    rates = [schedule.get_last_lr()[0]]
+    for _ in range(3):
+        optimizer.step()
+        schedule.step()
+        rates += schedule.get_last_lr()
+    assert rates == pytest.approx([0.25, 0.375, 0.5, 0.4267767])
+
+
+def test_schedulers_count_their_steps() -> None:
+    schedule = schedules.StepLR(sgd(), 2)
+    schedule.step()
+    assert schedule._step_count == schedule.state_dict()["_step_count"] == 2

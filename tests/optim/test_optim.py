@@ -59,6 +59,7 @@ def test_groups_have_options_of_their_own() -> None:
     optimizer.step()
     assert (a.item(), b.item()) == (-1.0, -0.25)
     assert "lr: 0.25" in repr(optimizer) and repr(optimizer).startswith("SGD (")
+    assert "weight_decay: 0\n\nParameter Group 1\n" in repr(optimizer)
 
 
 @pytest.mark.parametrize("make", [

@@ -88,7 +88,6 @@ def test_what_the_pages_name_is_listed() -> None:
             "PyTorch has torch.profiler.schedule, and gputensor does not",
         ),
         ("gt.sparse_coo_tensor", "no attribute 'sparse_coo_tensor': there are no sparse tensors"),
-        ("gt.nn.init.xavier_uniform", "deprecated in PyTorch; use the name that ends in _"),
         ("gt.ptp", "NumPy has numpy.ptp, and gputensor does not yet"),
         ("gt.nn.functional.linaer", "did you mean 'linear' or 'bilinear'"),
         (

@@ -13,6 +13,7 @@ from ..._generated import calls
 from ...core import errors
 from ...core.dtype import COMPLEX
 from ...core.geometry import Geometry
+from ...dispatch import refusal
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from .. import variable
@@ -60,18 +61,19 @@ def backward(
 
 @declares(
     outputs="Tensor|Tensor[]", inputs="Tensor|Tensor[]", grad_outputs="Tensor?|Tensor?[]",
-    retain_graph="bool?", create_graph="bool", allow_unused="bool?", is_grads_batched="bool",
-    materialize_grads="bool",
+    retain_graph="bool?", create_graph="bool", only_inputs="bool", allow_unused="bool?",
+    is_grads_batched="bool", materialize_grads="bool",
 )  # fmt: skip
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-    create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
-    materialize_grads: bool = False,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+    is_grads_batched: bool = False, materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Return the gradients of `outputs` with respect to `inputs`, without changing any `.grad`.
 
     Args:
         grad_outputs, retain_graph, create_graph: as in `backward`.
+        only_inputs: ignored, with a warning if it is False.
         allow_unused: return None for an input on which the outputs do not depend; do not raise.
         is_grads_batched: the first dimension of grad_outputs and of the results is a batch.
         materialize_grads: return zeros for an input on which the outputs do not depend.
@@ -79,8 +81,11 @@ def grad(
     if materialize_grads and allow_unused is False:
         rule = "not be False with materialize_grads"
         raise errors.must("grad", "allow_unused", rule, allow_unused)
+    if not only_inputs:
+        message = errors.deprecated("grad", "'only_inputs' is", "use backward to set .grad")
+        refusal.warn(message, stacklevel=3)
     if is_grads_batched:
-        options = (retain_graph, create_graph, allow_unused or materialize_grads)
+        options = (retain_graph, create_graph, True, allow_unused or materialize_grads)
         made = _batched(outputs, inputs, grad_outputs, options)
         return _filled(made, inputs) if materialize_grads else made
     results, wanted = _tuple(outputs), _tuple(inputs)

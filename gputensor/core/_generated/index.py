@@ -683,7 +683,7 @@ LATER: dict[str, dict[str, str]] = {
 LACKS = """
 argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate crow_indices
 ctypes dense_dim dequantize dump dumps eig fill flags flat getfield indices int_repr ipu
-is_coalesced lstsq module_load mtia new partition q_per_channel_axis q_per_channel_scales
+is_coalesced lstsq module_load mtia partition q_per_channel_axis q_per_channel_scales
 q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize resize_as resize_as_sparse_
 row_indices searchsorted setfield setflags slice_inverse smm solve sparse_dim sparse_mask
 sparse_resize_ sparse_resize_and_clear_ sspaddmm storage_type strides symeig to_mkldnn

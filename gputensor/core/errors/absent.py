@@ -24,7 +24,7 @@ _FAMILIES = (
     _Family(
         "there are no sparse tensors; use dense ones, with index_select, scatter_add or a mask",
         {
-            "torch": "sparse_* hsmm hspmm dsmm smm spmm sspaddmm saddmm resize_as_sparse_ "
+            "torch": "sparse_* hsmm hspmm dsmm smm sspaddmm saddmm resize_as_sparse_ "
             "*_indices_copy indices_copy values_copy",
             "torch.Tensor": "to_sparse* sparse_* coalesce is_coalesced indices values col_indices "
             "crow_indices ccol_indices row_indices dense_dim resize_as_sparse_ smm sspaddmm",
@@ -208,7 +208,6 @@ _FAMILIES = (
         "it is not an operator here; call the method of the tensor",
         {"torch.ops.aten": "_pin_memory pin_memory is_pinned _convolution"},
     ),
-    _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
         "files hold only tensors and containers, and no code from a file runs; store plain values",
         {
@@ -257,16 +256,8 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "it is deprecated in PyTorch; use arange, reshape, or the new_ methods",
-        {"torch": "range", "torch.Tensor": "new resize resize_as reinforce"},
-    ),
-    _Family(
-        "it is deprecated in PyTorch; use the name that ends in _",
-        {
-            "torch.nn.init": "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal "
-            "sparse uniform xavier_normal xavier_uniform",
-            "torch.nn.utils": "clip_grad_norm", "torch.nn.utils.clip_grad": "clip_grad_norm",
-        },
+        "it is deprecated in PyTorch; use reshape",
+        {"torch.Tensor": "resize resize_as reinforce"},
     ),
     _Family(
         "it is deprecated in PyTorch; use nn.Sequential, or nn.LocalResponseNorm",

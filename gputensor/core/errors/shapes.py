@@ -304,6 +304,11 @@ def other_target_sizes(op: str, input: Any, target: Any) -> str:
     return f"{op}: 'target' should {rule} (got {list(target)})"
 
 
+def deprecated(op: str, what: str, remedy: str) -> str:
+    """Return the text of the warning about an argument or a name that PyTorch deprecates."""
+    return f"{op}: {what} deprecated; {remedy}"
+
+
 def no_probability(op: str) -> GpuTensorError:
     return must(op, "self", "be in [0, 1]", Got("another number"))
 

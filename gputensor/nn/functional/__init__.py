@@ -11,6 +11,7 @@ from ..._generated import calls
 from ...core import errors, lazy
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
+from ...dispatch import refusal
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from . import (
@@ -105,10 +106,11 @@ def grouped_mm(
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """Return exp(x) divided by its sum along dim. Raises: ArgumentTypeError without a dim."""
+    """Return exp(x) divided by its sum along dim. Without a dim, warn and take 0 for 0, 1 and 3
+    dimensions, otherwise 1."""
     try:
         _tensors("softmax", input=input)
-        return calls.softmax_int(input, _given("softmax", dim), dtype)
+        return calls.softmax_int(input, _dim("softmax", input, dim), dtype)
     except Exception as error:
         return _refuse(error, "softmax", softmax, locals())
 
@@ -116,10 +118,11 @@ def softmax(
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """Return the logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
+    """Return the logarithm of softmax along dim. Without a dim, warn and take 0 for 0, 1 and 3
+    dimensions, otherwise 1."""
     try:
         _tensors("log_softmax", input=input)
-        return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
+        return calls.log_softmax_int(input, _dim("log_softmax", input, dim), dtype)
     except Exception as error:
         return _refuse(error, "log_softmax", log_softmax, locals())
 
@@ -127,10 +130,11 @@ def log_softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """Return softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
+    """Return softmax of -input along dim. Without a dim, warn and take 0 for 0, 1 and 3
+    dimensions, otherwise 1."""
     try:
         _tensors("softmin", input=input)
-        return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
+        return calls.softmax_int(calls.neg(input), _dim("softmin", input, dim), dtype)
     except Exception as error:
         return _refuse(error, "softmin", softmin, locals())
 
@@ -141,7 +145,10 @@ def _tensors(op: str, **operands: Any) -> None:
             raise errors.not_a_tensor(op, arg, "a Tensor", x)
 
 
-def _given(op: str, dim: int | None) -> int:
+def _dim(op: str, input: Tensor, dim: int | None) -> int:
+    # Source: torch/nn/functional.py, _get_softmax_dim.
     if dim is None:
-        raise errors.not_given(op, "dim")
+        dim = 0 if input.ndim in (0, 1, 3) else 1
+        message = errors.deprecated(op, "a call without 'dim' is", f"use dim={dim}")
+        refusal.warn(message, stacklevel=3)
     return arguments.integer(op, "dim", dim)

@@ -1,8 +1,8 @@
 """Losses of `gt.nn.functional` that do more than call an operator. All other losses are operators:
 rows of native_functions.yaml with a field `nn`.
 
-`reduction` is the name of a reduction. The arguments `size_average` and `reduce`, which are
-deprecated in PyTorch, must be left out.
+`reduction` is the name of a reduction. The deprecated arguments `size_average` and `reduce` replace
+it, with a warning.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
         self._postpone(device, dtype, *names)
 
     def _channel_of(self, input: Tensor) -> int:
-        self._check_ndim(input)
+        self._check_input_dim(input)
         is_alone = isinstance(self, norm._InstanceNorm) and input.ndim == min(self.ndims)
         return 0 if is_alone else 1
 

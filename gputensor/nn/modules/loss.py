@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence as Numbers
 from typing import Any, NamedTuple
 
 from ..._generated import calls
-from ...core import errors
+from ...core import arguments, errors
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from ..functional.linear_loss import LinearCrossEntropyOptions
@@ -19,9 +19,14 @@ from .module import Module
 
 
 class _WithOptions(Fixed):
-    """Base class of losses with fixed options. Their weights are buffers."""
+    """Base class of losses with fixed options. Their weights are buffers. The deprecated options
+    `size_average` and `reduce` become a `reduction`."""
 
     def _complete(self) -> None:
+        old = [self.__dict__.get(name) for name in ("size_average", "reduce")]
+        if old != [None, None]:
+            found = arguments.old_reduction(type(self).__name__, *old)
+            vars(self).update(reduction=found, size_average=None, reduce=None)
         for name in ("weight", "pos_weight"):
             if name in self.options:
                 self.register_buffer(name, self.__dict__.pop(name))

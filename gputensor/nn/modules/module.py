@@ -65,7 +65,8 @@ class Module(Hooks):
                 raise
             except Exception:
                 forward = type(self).forward
-                if forward.__module__.startswith(_OURS):
+                # The module of code that `exec` defines without a name is None.
+                if str(getattr(forward, "__module__", None)).startswith(_OURS):
                     read(type(self).__name__, forward, {}, (self, *args), kwargs)
                 raise
         ran: list[Any] = []

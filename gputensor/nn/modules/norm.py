@@ -79,7 +79,9 @@ class _BatchNorm(_Affine):
             state_dict.setdefault(name, self.num_batches_tracked)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
-    def _check_ndim(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Check the number of dimensions. Subclasses in PyTorch's programs override this method, or
+        call it."""
         if input.ndim not in self.ndims:
             rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
             raise errors.wrong_shape(type(self).__name__, "input", rule, input)
@@ -101,7 +103,7 @@ class _BatchNorm(_Affine):
             self.num_batches_tracked.zero_()
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_ndim(input)
+        self._check_input_dim(input)
         average = self._average()
         of_batch = self.training or self.running_mean is None
         looks = not self.training or self.track_running_stats
@@ -149,7 +151,7 @@ class _InstanceNorm(_BatchNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_ndim(input)
+        self._check_input_dim(input)
         is_alone = input.ndim == min(self.ndims)
         batch = input.unsqueeze(0) if is_alone else input
         of_input = self.training or not self.track_running_stats

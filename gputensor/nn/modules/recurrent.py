@@ -154,6 +154,32 @@ class RNNBase(_Kind):
         ends = ("", "_reverse") if self.bidirectional else ("",)
         return [(layer, end) for layer in range(self.num_layers) for end in ends]
 
+    @property
+    def mode(self) -> str:
+        """PyTorch's name of the kind of layer, such as "LSTM" or "RNN_TANH"."""
+        return self._mode().upper()
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The weights of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    # Names of PyTorch's attributes that programs read.
+
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        kinds += ["weight_hr"] if self.proj_size else []
+        return [[f"{kind}_l{layer}{end}" for kind in kinds] for layer, end in self._directions()]
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        return [weight for weights in self.all_weights for weight in weights]
+
     def flatten_parameters(self) -> None:
         """Do nothing, because the weights need not be contiguous."""
 

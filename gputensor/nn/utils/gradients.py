@@ -14,12 +14,13 @@ from ... import linalg
 from ..._generated import functions
 from ...autograd import no_grad
 from ...core import errors
+from ...core.renamed import renamed
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
-    "parameters_to_vector", "vector_to_parameters",
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
+    "get_total_norm", "parameters_to_vector", "vector_to_parameters",
 ]  # fmt: skip
 
 
@@ -77,6 +78,9 @@ def clip_grad_norm_(
     total = get_total_norm(_gradients(of), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(of, max_norm, total)
     return total
+
+
+clip_grad_norm = renamed("clip_grad_norm", clip_grad_norm_)
 
 
 @declares()

@@ -6,6 +6,7 @@ Source: torch/nn/utils/rnn.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+import operator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -83,8 +84,10 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 def _lengths(op: str, lengths: Any) -> list[int]:
     listed = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
-    if not all(isinstance(n, int) for n in listed):
-        raise errors.wrong_type(op, "lengths", "hold integers", lengths)
+    try:
+        listed = [operator.index(n) for n in listed]
+    except TypeError:
+        raise errors.wrong_type(op, "lengths", "hold integers", lengths) from None
     return listed
 
 

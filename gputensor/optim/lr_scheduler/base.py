@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core import errors
 from ...core.arguments import number
+from ...dispatch import refusal
 from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
@@ -41,6 +42,7 @@ class LRScheduler:
     """
 
     last_epoch: int
+    _step_count = 0  # calls of `step`, the constructor's included
     # True if the user's functions compute the rates. Exceptions of these functions are passed on
     # unchanged.
     _calls_functions = False
@@ -72,14 +74,25 @@ class LRScheduler:
         """Return the rates that the last step set."""
         return self._last_lr
 
-    def step(self) -> None:
-        """Compute the next rates and set them."""
-        self.last_epoch += 1
-        self._set(self._next())
+    def step(self, epoch: Any = None) -> None:
+        """Compute the next rates and set them. epoch: the number of steps to go to, which PyTorch
+        deprecates; by default one more."""
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            self._set(self._computed(self.get_lr))
+            return
+        message = errors.deprecated(type(self).__name__, "step(epoch) is", "call step()")
+        refusal.warn(message, stacklevel=2)
+        self._go_to(epoch)
 
-    def _next(self) -> list[float]:
+    def _go_to(self, epoch: Any) -> None:
+        self.last_epoch = epoch
+        self._set(self._computed(getattr(self, "_get_closed_form_lr", self.get_lr)))
+
+    def _computed(self, rates: Callable[[], list[float]]) -> list[float]:
         try:
-            return self.get_lr()
+            return rates()
         except ArithmeticError as error:
             if not type(self).__module__.startswith(_OURS) or self._calls_functions:
                 raise  # the exception comes from a user's class or function
@@ -105,6 +118,18 @@ class LRScheduler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)
+
+
+class FactorLR(LRScheduler):
+    """Base of schedulers whose rates are the initial ones times a factor."""
+
+    def _factor(self) -> float:
+        """Return the factor at `self.last_epoch`."""
+        raise NotImplementedError
+
+    def _get_closed_form_lr(self) -> list[float]:
+        factor = self._factor()
+        return [base * factor for base in self.base_lrs]
 
 
 def _is_code(value: Any) -> bool:

@@ -18,6 +18,12 @@ class _Combined(LRScheduler):
 
     _schedulers: list[LRScheduler]
 
+    def _go_to(self, epoch: Any) -> None:
+        for group in self.optimizer.param_groups:
+            set_rate(group, group["initial_lr"])
+        self.last_epoch = epoch - 1
+        self.step()
+
     def state_dict(self) -> dict[str, Any]:
         kept = {n: v for n, v in vars(self).items() if n not in ("optimizer", "_schedulers")}
         return {**kept, "_schedulers": [one.state_dict() for one in self._schedulers]}
@@ -55,15 +61,15 @@ class SequentialLR(_Combined):
         self._schedulers[0].step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         self.last_epoch += 1
         at = bisect.bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[at]
         if at > 0 and self._milestones[at - 1] == self.last_epoch:
-            for group in self.optimizer.param_groups:
-                set_rate(group, group["initial_lr"])
-            scheduler.last_epoch = -1
-        scheduler.step()
+            scheduler._step_count += 1
+            scheduler._go_to(0)
+        else:
+            scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
 
@@ -89,7 +95,7 @@ class ChainedScheduler(_Combined):
         self._schedulers, self.optimizer = listed, optimizer
         self._last_lr = self._rates
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._rates

@@ -40,13 +40,33 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
-    def step(self) -> None:
+    def step(self, epoch: Any = None) -> None:
+        """Compute the next rates and set them. epoch: the number of steps to go to, which may have
+        a fraction; by default one more."""
+        self._step_count += 1
+        if epoch is not None or self.last_epoch < 0:
+            self._go_to(epoch or 0)
+            return
         self.last_epoch += 1
         self.T_cur += 1
         if self.T_cur >= self.T_i:
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
-        self._set(self._next())
+        self._set(self._computed(self.get_lr))
+
+    def _go_to(self, epoch: Any) -> None:
+        if epoch < 0:
+            raise errors.must(type(self).__name__, "epoch", "not be negative", epoch)
+        first, growth = self.T_0, self.T_mult
+        begin, self.T_i = 0.0, first
+        if growth == 1:
+            begin = epoch // first * first
+        elif epoch >= first:
+            periods = int(math.log(epoch / first * (growth - 1) + 1, growth))
+            begin = first * (growth**periods - 1) / (growth - 1)
+            self.T_i = first * growth**periods
+        self.T_cur, self.last_epoch = epoch - begin, math.floor(epoch)
+        self._set(self._computed(self.get_lr))
 
 
 class OneCycleLR(LRScheduler):
@@ -63,8 +83,9 @@ class OneCycleLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None,
         epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
-        anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float = 0.85,
-        max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        anneal_strategy: str = "cos", cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85, max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0, final_div_factor: float = 1e4,
         three_phase: bool = False, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         if total_steps is None:
@@ -91,11 +112,15 @@ class OneCycleLR(LRScheduler):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
-        self._momenta = (max_momentum, base_momentum)
         self.cycle_momentum = cycle_momentum and any(k in groups[0] for k in ("momentum", "betas"))
         if cycle_momentum and not self.cycle_momentum:
             rule = "be False for an optimizer without momentum or betas"
             raise errors.must("OneCycleLR", "cycle_momentum", rule, True)
+        if self.cycle_momentum and last_epoch == -1:
+            highs = for_each_group("OneCycleLR", "max_momentum", max_momentum, optimizer)
+            lows = for_each_group("OneCycleLR", "base_momentum", base_momentum, optimizer)
+            for group, high, low in zip(groups, highs, lows):
+                group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -112,11 +137,10 @@ class OneCycleLR(LRScheduler):
         return [self._between(g[f"{source}_lr"], g[f"{target}_lr"], part) for g in groups]
 
     def _cycle(self, source: str, target: str, part: float) -> None:
-        high, low = self._momenta
-        places = {"initial": high, "max": low, "min": high}
-        momentum = self._between(places[source], places[target], part)
         for group in self.optimizer.param_groups:
-            _set_momentum(group, momentum)
+            high, low = group["max_momentum"], group["base_momentum"]
+            places = {"initial": high, "max": low, "min": high}
+            _set_momentum(group, self._between(places[source], places[target], part))
 
     def _between(self, start: float, end: float, part: float) -> float:
         if self.anneal_strategy == "linear":

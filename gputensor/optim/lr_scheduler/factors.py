@@ -11,7 +11,7 @@ from ...core import errors
 from ...core.arguments import number
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
-from .base import LRScheduler
+from .base import FactorLR, LRScheduler
 
 Factor = Callable[[int], float]
 
@@ -58,7 +58,7 @@ class MultiplicativeLR(_Lambdas):
         return [r * f for f, r in zip(self._factors(), self._rates)]
 
 
-class StepLR(LRScheduler):
+class StepLR(FactorLR):
     """Multiply the rate by gamma after every step_size steps."""
 
     step_size: float
@@ -74,8 +74,11 @@ class StepLR(LRScheduler):
         turns = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
         return self._scaled(self.gamma) if turns else self._rates
 
+    def _factor(self) -> float:
+        return float(self.gamma ** (self.last_epoch // self.step_size))
 
-class MultiStepLR(LRScheduler):
+
+class MultiStepLR(FactorLR):
     """Multiply the rate by gamma at each milestone."""
 
     milestones: dict[int, int]
@@ -94,8 +97,12 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> list[float]:
         return self._scaled(self.gamma ** self.milestones.get(self.last_epoch, 0))
 
+    def _factor(self) -> float:
+        passed = [count for at, count in self.milestones.items() if at <= self.last_epoch]
+        return float(self.gamma ** sum(passed))
 
-class ConstantLR(LRScheduler):
+
+class ConstantLR(FactorLR):
     """Multiply the initial rate by `factor` for the first total_iters steps."""
 
     factor: float
@@ -115,8 +122,11 @@ class ConstantLR(LRScheduler):
             self._scaled(1.0 / self.factor) if self.last_epoch == self.total_iters else self._rates
         )
 
+    def _factor(self) -> float:
+        return self.factor if self.last_epoch < self.total_iters else 1.0
 
-class LinearLR(LRScheduler):
+
+class LinearLR(FactorLR):
     """Multiply the initial rate by a factor that goes linearly from start_factor to end_factor in
     total_iters steps."""
 
@@ -140,8 +150,12 @@ class LinearLR(LRScheduler):
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * span
         return self._scaled(1.0 + span / before)
 
+    def _factor(self) -> float:
+        part = min(self.total_iters, self.last_epoch) / self.total_iters
+        return self.start_factor + (self.end_factor - self.start_factor) * part
 
-class ExponentialLR(LRScheduler):
+
+class ExponentialLR(FactorLR):
     """Multiply the rate by gamma at every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
@@ -151,8 +165,11 @@ class ExponentialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         return self._scaled(self.gamma) if self.last_epoch > 0 else self._rates
 
+    def _factor(self) -> float:
+        return float(self.gamma**self.last_epoch)
 
-class PolynomialLR(LRScheduler):
+
+class PolynomialLR(FactorLR):
     """The initial rate times (1 - step / total_iters) ** power."""
 
     total_iters: float
@@ -169,6 +186,10 @@ class PolynomialLR(LRScheduler):
             return self._rates
         now = 1.0 - self.last_epoch / self.total_iters
         return self._scaled((now / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power)
+
+    def _factor(self) -> float:
+        part = min(self.total_iters, self.last_epoch) / self.total_iters
+        return float((1.0 - part) ** self.power)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -193,3 +214,7 @@ class CosineAnnealingLR(LRScheduler):
         now = 1 + math.cos(math.pi * self.last_epoch / period)
         before = 1 + math.cos(math.pi * (self.last_epoch - 1) / period)
         return [now / before * (rate - low) + low for rate in self._rates]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        part = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]

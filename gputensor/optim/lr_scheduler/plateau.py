@@ -50,11 +50,12 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter: float = 0
         self._last_lr = self._rates
 
-    def step(self, metrics: Any) -> None:  # type: ignore[override]
+    def step(self, metrics: Any, epoch: Any = None) -> None:  # type: ignore[override]
         """Reduce the rate if the metric has not improved for `patience` steps. metrics: the metric
-        of this step, which is a number or a tensor of one element."""
+        of this step, which is a number or a tensor of one element. epoch: the number of this step;
+        PyTorch deprecates it."""
         current = float(metrics)
-        self.last_epoch += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current):
             self.best, self.num_bad_epochs = current, 0
         else:

@@ -18,6 +18,7 @@ from ...dispatch.operator import Table
 from ...kernels import stub
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
+from .normalizing import keep_running
 from .precision import FLOAT, HALVES, cast
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -116,7 +117,7 @@ def channels(
         )  # fmt: skip
         for old, new in zip(running, kept):
             if old is not None and new is not None and new is not old:
-                calls.copy_(old, new)
+                keep_running(old, new)
     else:
         given |= {"mean": _address(kept[0]), "rstd": _address(kept[1])}
         given["narrow_stats"] = is_narrow

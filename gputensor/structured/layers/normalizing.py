@@ -18,6 +18,7 @@ from ...core.arguments import real
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.geometry import Geometry, contiguous_geometry
+from ...dispatch import tls
 from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...tensor.make import allocate, over_array
@@ -188,8 +189,15 @@ def of_channels(
     variance *= unbiased(input._geometry.numel, channels)
     for kept, old, now in zip(running, given, (mean, variance)):
         if kept is not None:
-            calls.copy_(kept, over_array(run(mixed, old, now, momentum)))
+            keep_running(kept, over_array(run(mixed, old, now, momentum)))
     return made, from_numbers(mean, (channels,), of), from_numbers(rstd, (channels,), of)
+
+
+def keep_running(running: Tensor, now: Tensor) -> None:
+    """Write running statistics without a new version. As in PyTorch, a module may run without
+    gradients between the forward and the backward pass of a recorded batch."""
+    with tls.AutoDispatchBelowADInplaceOrView():
+        calls.copy_(running, now)
 
 
 def mixed(old: Any, now: Any, momentum: float) -> Any:

@@ -139,3 +139,36 @@ def test_a_batch_of_halves_is_rounded_like_single_entries(name: str, of_weight: 
         for mine, theirs in zip(found, zip(*each)):
             assert mine.dtype is theirs[0].dtype
             assert gt.allclose(mine, gt.stack(theirs), rtol=2e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2, 2)])
+def test_a_module_may_run_without_gradients_before_its_backward(shape: Any, dtype: Any) -> None:
+    """PyTorch does not count the updates of running statistics as changes of the tensors."""
+    mean, variance = gt.zeros(3, dtype=dtype), gt.ones(3, dtype=dtype)
+    x = gt.rand(shape, dtype=dtype, requires_grad=True)
+    y = F.batch_norm(x, mean, variance, training=True)
+    first = mean.tolist()
+    with gt.no_grad():
+        F.batch_norm(x, mean, variance, training=True)
+    assert mean.tolist() != first and mean._version == variance._version == 0
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def test_subclasses_of_batch_norm_check_their_dimensions() -> None:
+    class Any(gt.nn.modules.norm._BatchNorm):
+        def _check_input_dim(self, input: gt.Tensor) -> None:
+            assert input.ndim != 3
+
+    class Checks(gt.nn.BatchNorm2d):
+        def forward(self, input: gt.Tensor) -> gt.Tensor:
+            self._check_input_dim(input)
+            return input
+
+    x = gt.rand(2, 3)
+    assert Any(3)(x).tolist() == gt.nn.BatchNorm1d(3)(x).tolist()
+    with pytest.raises(AssertionError):
+        Any(3)(gt.rand(2, 3, 4))
+    with pytest.raises(gt.GpuTensorError, match="'input' must have 4 dimensions"):
+        Checks(3)(x)

@@ -234,3 +234,16 @@ def test_gradients_that_are_accumulated_share_no_memory(kind: str) -> None:
     layer(x)[0].sum().backward()
     for grad, p in zip(once, layer.parameters()):
         assert gt.equal(p.grad, 2 * grad)
+
+
+def test_weights_are_listed_as_pytorch_lists_them() -> None:
+    net = nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+    kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"]
+    ends = ["l0", "l0_reverse", "l1", "l1_reverse"]
+    assert net._all_weights == [[f"{kind}_{end}" for kind in kinds] for end in ends]
+    assert net._flat_weights_names == [name for names in net._all_weights for name in names]
+    assert net.all_weights[1][0] is net.weight_ih_l0_reverse
+    assert [id(x) for x in net._flat_weights] == [id(p) for p in net.parameters()]
+    assert len(nn.GRU(3, 4, bias=False).all_weights[0]) == 2
+    modes = [nn.LSTM(3, 4).mode, nn.GRU(3, 4).mode, nn.RNN(3, 4, nonlinearity="relu").mode]
+    assert modes == ["LSTM", "GRU", "RNN_RELU"]
