@@ -75,7 +75,7 @@ def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
     """Make the function of a row-major copy from a cached function whose operands differ from `to`
     and `src` only in sizes. Return None on the CPU, or if no cached function fits."""
     model = None if to._device is CPU else table.plans.get(_likeness(to, src))
-    return model and model.over(over_sizes(model.plan, to._geometry.sizes))
+    return model and model.over(over_sizes(model.plan, to._geometry))
 
 
 def _likeness(to: Tensor, src: Tensor) -> Any:

@@ -185,7 +185,8 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
         if name in ROWS:
             shapes = ((2, 3), (100, 91), (1, 5), (5, 1), (2, 3, 4), (130, 257))
         cases = [(sizes, at) for sizes in shapes for at in (0, 1)]
-        known = [made(sizes, first, second, at) for sizes, at in cases]
+        # The second call with a size stores the entry.
+        known = [[made(sizes, first, second, at) for _ in range(2)][1] for sizes, at in cases]
         for (sizes, at), (results, found) in zip(cases, known):
             forget()
             again, built = made(sizes, first, second, at)
@@ -263,3 +264,22 @@ def test_copies_and_factories_over_other_sizes_are_those_that_are_planned(name, 
             same = [found.get(key, of) == of for key, of in built.items()]
             assert all(same), (each, element)
         assert derived < len(builds) or name == "to float" and element is float32
+
+
+@requires_emulator
+def test_a_size_that_occurs_once_on_a_device_is_not_stored(monkeypatch):
+    forget()
+    table = dispatcher.find("aten::add.Tensor").table
+    x = gt.arange(400, dtype=float32).to("cuda")
+    assert (x[:4] + x[:4]).tolist() == [0, 2, 4, 6]
+    stored = len(table.plans)
+    for n in range(5, 100):
+        assert (x[:n] + x[:n]).tolist() == [2 * k for k in range(n)]
+        assert (x[: 3 * n].view(3, n) + x[:n]).shape == (3, n)
+    assert len(table.plans) <= stored + 3, "a model for rows and two sets of hashes at most"
+    for n in range(5, 10):
+        x[:n] + x[:n]
+    assert len(table.plans) <= stored + 8
+    monkeypatch.setattr("gputensor.structured.pointwise.make_entry", None)
+    for n in range(5, 10):
+        assert (x[:n] + x[:n]).tolist() == [2 * k for k in range(n)]
