@@ -32,6 +32,8 @@ Kernels = Mapping[Key, tuple["Kernel", ...]]
 
 # The maximum number of plans in a table. See `Table.remember`.
 PLANS_BOUND = 1 << 14
+# The key of the set of hashes in `Table.remember_again`.
+_ONCE = ("once",)
 
 _state = tls.state
 # Maps a key set to a function that wraps the kernel which a table stores for this key set. See
@@ -242,6 +244,21 @@ class Table(dict[int, Callable[..., Any]]):
         elif len(self.plans) >= PLANS_BOUND:
             self.forget()
         self.plans[key] = plan
+        return plan
+
+    def remember_again(self, key: Any, plan: Any) -> Any:
+        """Store a plan only if its key occurs for the second time. So plans that are cheap to make,
+        and whose sizes occur once, leave no objects, which garbage collections would have to visit.
+        If two keys have the same hash, a plan is stored earlier."""
+        once: set[int] | None = self.plans.get(_ONCE)
+        if once is None:
+            once = self.remember(_ONCE, set())
+        number = hash(key)
+        if number in once:
+            return self.remember(key, plan)
+        if len(once) >= PLANS_BOUND:
+            once.clear()
+        once.add(number)
         return plan
 
 

@@ -176,6 +176,18 @@ def over_rows(model: Plan, shape: Geometry, inner: int) -> Plan:
     return plan
 
 
+def over_strides(model: Plan, to: Geometry, source: Geometry) -> Plan:
+    """Return the plan `model` of a copy, adapted to two other layouts of equal sizes. `to` must be
+    row-major, and neither empty nor 0-d, so that its strides alone order the dimensions."""
+    plan = _adapted(model, to)
+    plan.elementwise_dense = to.strides == source.strides
+    order = list(range(to.ndim - 1, -1, -1))
+    plan.shape, strides = coalesce(to.sizes, [to.stride_bytes, source.stride_bytes], order)
+    plan.stride_bytes = tuple(strides)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    return plan
+
+
 def _adapted(model: Plan, shape: Geometry) -> Plan:
     """Return a plan with the values of `model`, and row-major outputs of the sizes of `shape`,
     which is row-major. The iteration is missing."""

@@ -97,26 +97,11 @@ def make_entry(
     return entry
 
 
-# The maximum number of hashes in a set of keys that occurred once.
-_MOST_ONCE = 1 << 14
-
-
 def _derived(table: Table, key: Any, entry: Any) -> Any:
-    """Return an entry that was derived from another one. On devices, store it only if its key
-    occurs for the second time. So a size that occurs once leaves no objects, which garbage
-    collections would have to visit. If two keys have the same hash, an entry is stored earlier."""
-    if type(entry) is not DeviceEntry:
-        return table.remember(key, entry)
-    once: set[int] | None = table.plans.get(_derived)
-    if once is None:
-        once = table.remember(_derived, set())
-    number = hash(key)
-    if number in once:
-        return table.remember(key, entry)
-    if len(once) >= _MOST_ONCE:
-        once.clear()
-    once.add(number)
-    return entry
+    """Return an entry that was derived from another one. Store it, on devices only if its key
+    occurs for the second time."""
+    remember = table.remember_again if type(entry) is DeviceEntry else table.remember
+    return remember(key, entry)
 
 
 def _likeness(
