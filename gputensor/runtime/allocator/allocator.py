@@ -188,7 +188,7 @@ class Allocator:
             try:
                 return self.allocate(nbytes, stream)
             finally:
-                del self._aside[None]
+                self._aside.pop(None, None)  # A finaliser may have called this function, too.
                 self.enter_pool(handle, stream)
 
     def leave_pool(self, stream: Any) -> None:
