@@ -42,16 +42,17 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """Return the functional form. If the operator has params, the form handles only calls with the
-    params of the stored launch."""
+    """Return the functional form. If the operator has params, the form handles calls with the
+    params of the stored launch. It passes other calls to the short cut `otherwise`."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
-    closed += ["low_bits", "params"] if n_params else []
+    closed += ["low_bits", "params", "otherwise"] if n_params else []
     setup = [*CUDA_MEMORY, "run, pack, tail = straight(launch, index)", *kept(n_params)]
     given = [*operands, *number, *params(n_params)]
-    doc = f"({', '.join([*operands, *number, *PARAMS[:n_params]])}) -> the launch's result."
+    names = ", ".join([*operands, *number, *PARAMS[:n_params]])
+    doc = f"({names}) -> the launch's result."
     return form(name, closed, doc, setup, given, [
-        *others(n_params, "None"),
+        *others(n_params, f"otherwise({names})"),
         *is_plain(operands, "CUDA_KEYS", is_written=False, device="device"),
         *addresses(operands, each("{}._storage", operands), "low_bits" if n_params else "15"),
         "memory = take()",

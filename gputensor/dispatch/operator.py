@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The maximum number of plans in a table. See `Table.remember`.
 PLANS_BOUND = 1 << 14
+# The key of the set of hashes in `Table.remember_again`.
+_ONCE = ("once",)
 
 _state = tls.state
 # The shared empty dicts of all tables without short cuts. They are never written to.
@@ -137,6 +139,21 @@ class Table(dict[int, Callable[..., Any]], Slots):
         elif len(self.plans) >= PLANS_BOUND:
             self.forget()
         self.plans[key] = plan
+        return plan
+
+    def remember_again(self, key: Any, plan: Any) -> Any:
+        """Store a plan only if its key occurs for the second time. So plans that are cheap to make,
+        and whose sizes occur once, leave no objects, which garbage collections would have to visit.
+        If two keys have the same hash, a plan is stored earlier."""
+        once: set[int] | None = self.plans.get(_ONCE)
+        if once is None:
+            once = self.remember(_ONCE, set())
+        number = hash(key)
+        if number in once:
+            return self.remember(key, plan)
+        if len(once) >= PLANS_BOUND:
+            once.clear()
+        once.add(number)
         return plan
 
 

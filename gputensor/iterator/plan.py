@@ -152,37 +152,55 @@ def build(
     return plan
 
 
-def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """Return the plan `model`, adapted to other sizes. The operands must be row-major, and neither
-    empty nor 0-d."""
-    plan = Plan()
-    plan.op, plan.config, plan.sizes = model.op, model.config, sizes
-    plan.common_dtype, plan.device = model.common_dtype, model.device
-    plan.scalar_operands, plan.elementwise_dense = (), True
-    outputs = model.outputs
-    made = [OutputPlan(contiguous_geometry(sizes, o.geometry.dtype), o.action) for o in outputs]
-    numel = made[0].geometry.numel
-    plan.shape = (numel,)
-    _finish(plan, made, list(model.dtypes), list(model.stride_bytes), numel)
+def over_sizes(model: Plan, shape: Geometry) -> Plan:
+    """Return the plan `model`, adapted to the sizes of `shape`, the geometry of an operand. The
+    operands must be row-major, and neither empty nor 0-d."""
+    plan, numel = _adapted(model, shape), shape.numel
+    plan.elementwise_dense = True
+    plan.shape, plan.stride_bytes = (numel,), model.stride_bytes
     plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
     return plan
 
 
-def over_rows(model: Plan, sizes: Sizes, inner: int) -> Plan:
-    """Return the plan `model`, adapted to other sizes. Some operands of `model` are rows: they have
-    the last of the sizes `sizes`, with `inner` elements. All other operands have the sizes `sizes`.
-    All operands must be row-major, and no size may be 0 or 1."""
-    plan = Plan()
+def over_rows(model: Plan, shape: Geometry, inner: int) -> Plan:
+    """Return the plan `model`, adapted to the sizes of `shape`, the geometry of an operand. Some
+    operands of `model` are rows: they have the last of these sizes, with `inner` elements. All
+    other operands have the sizes of `shape`. All operands must be row-major, and no size may be 0
+    or 1."""
+    plan = _adapted(model, shape)
+    plan.elementwise_dense = False
+    plan.shape = (inner, shape.numel // inner)
+    strides = [s and (s[0], s[0] * inner if s[1] else 0) for s in model.stride_bytes]
+    plan.stride_bytes = tuple(strides)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    return plan
+
+
+def over_strides(model: Plan, to: Geometry, source: Geometry) -> Plan:
+    """Return the plan `model` of a copy, adapted to two other layouts of equal sizes. `to` must be
+    row-major, and neither empty nor 0-d, so that its strides alone order the dimensions."""
+    plan = _adapted(model, to)
+    plan.elementwise_dense = to.strides == source.strides
+    order = list(range(to.ndim - 1, -1, -1))
+    plan.shape, strides = coalesce(to.sizes, [to.stride_bytes, source.stride_bytes], order)
+    plan.stride_bytes = tuple(strides)
+    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    return plan
+
+
+def _adapted(model: Plan, shape: Geometry) -> Plan:
+    """Return a plan with the values of `model`, and row-major outputs of the sizes of `shape`,
+    which is row-major. The iteration is missing."""
+    plan, sizes, made = Plan(), shape.sizes, []
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
-    plan.scalar_operands, plan.elementwise_dense = (), False
-    outputs = model.outputs
-    made = [OutputPlan(contiguous_geometry(sizes, o.geometry.dtype), o.action) for o in outputs]
-    numel = made[0].geometry.numel
-    plan.shape = (inner, numel // inner)
-    strides = [s and (s[0], s[0] * inner if s[1] else 0) for s in model.stride_bytes]
-    _finish(plan, made, list(model.dtypes), strides, numel)
-    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
+    plan.scalar_operands, plan.dtypes = (), model.dtypes
+    for o in model.outputs:
+        of = o.geometry.dtype
+        g = shape if of is shape.dtype else contiguous_geometry(sizes, of)
+        made.append(OutputPlan(g, o.action))
+    plan.outputs, plan.n_outputs = tuple(made), model.n_outputs
+    plan.numel, plan.n_reduced = shape.numel, 0
     return plan
 
 

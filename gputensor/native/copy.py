@@ -24,7 +24,7 @@ from ..dispatch.operator import Table
 from ..dispatch.tls import state as _state
 from ..iterator import overlap
 from ..iterator.config import COPY
-from ..iterator.plan import build, over_sizes
+from ..iterator.plan import build, over_sizes, over_strides
 from ..kernels import stub
 from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
@@ -44,7 +44,11 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     key = (to, source, self._device, src._device)
     run = table.plans.get(key)
     if run is None:
-        run = table.remember(key, _derived(table, self, src) or _planned(table, self, src))
+        run = _derived(table, self, src)
+        if run is not None:
+            table.remember_again(key, run)
+        else:
+            run = table.remember(key, _planned(table, self, src))
     elif run is _assign:
         run = table.remember(key, _assign_again)
         shortcuts.learn(table, copy_, (to, source), short_make.copy_)
@@ -72,21 +76,25 @@ def _planned(table: Table, to: Tensor, src: Tensor) -> Any:
 
 
 def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
-    """Make the function of a row-major copy from a cached function whose operands differ from `to`
-    and `src` only in sizes. Return None on the CPU, or if no cached function fits."""
+    """Make the function of a copy to a row-major tensor from a cached function of the same dtypes
+    and device. Return None on the CPU, or if no cached function fits."""
     model = None if to._device is CPU else table.plans.get(_likeness(to, src))
-    return model and model.over(over_sizes(model.plan, to._geometry.sizes))
+    if model is None:
+        return None
+    if src._geometry.is_row_major:
+        return model.over(over_sizes(model.plan, to._geometry))
+    return _OnDevice(over_strides(model.plan, to._geometry, src._geometry))
 
 
 def _likeness(to: Tensor, src: Tensor) -> Any:
-    """Return the cache key of a row-major copy. The key does not depend on sizes. Return None for
-    other copies."""
+    """Return the cache key of a copy to a row-major tensor. The key does not depend on sizes.
+    Return None for other copies."""
     wanted, given, place = to._geometry, src._geometry, to._device
     if wanted.sizes != given.sizes or place is not src._device or not wanted.ndim:
         return None
-    if not (wanted.is_row_major and given.is_row_major and wanted.numel):
+    if not (wanted.is_row_major and wanted.numel):
         return None
-    return (_likeness, wanted.dtype, given.dtype, place)
+    return (_likeness, wanted.dtype, given.dtype, place, given.is_row_major)
 
 
 def copies_are_ours(key_set: int) -> bool:

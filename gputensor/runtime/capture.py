@@ -241,11 +241,7 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         # This memory is outside the graph's pool, because kernels that come earlier in the graph
         # may write to memory of the pool.
         allocator = capture.allocators[device_index]
-        allocator.leave_pool(stream)
-        try:
-            memory = cuda.allocate(16, device_index)
-        finally:
-            allocator.enter_pool(capture.handle, stream)
+        memory = allocator.allocate_outside(16, capture.handle, stream)
         draws = capture.draws[generator, device_index] = Draws(memory)
     first = draws.blocks
     draws.blocks += blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, float64, int64, uint8
+from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.dispatch import dispatcher
+from gputensor.iterator.config import COPY
+from gputensor.iterator.plan import build, over_strides
 from gputensor.kernels.cuda.copy_launch import Copy
 from gputensor.kernels.cuda.launch import Launch
 from gputensor.kernels.cuda.pointwise_launch import ByAddress, Scaled
@@ -185,7 +189,8 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
         if name in ROWS:
             shapes = ((2, 3), (100, 91), (1, 5), (5, 1), (2, 3, 4), (130, 257))
         cases = [(sizes, at) for sizes in shapes for at in (0, 1)]
-        known = [made(sizes, first, second, at) for sizes, at in cases]
+        # The second call with a size stores the entry.
+        known = [[made(sizes, first, second, at) for _ in range(2)][1] for sizes, at in cases]
         for (sizes, at), (results, found) in zip(cases, known):
             forget()
             again, built = made(sizes, first, second, at)
@@ -218,7 +223,7 @@ def moving():
     found = {}
     for name in ("copy_", "fill_.Scalar"):
         for key, plan in dispatcher.find(f"aten::{name}").table.plans.items():
-            if callable(key[0]):  # a model for other sizes
+            if callable(key[0]) or type(plan) is set:  # a model for other sizes, or hashes
                 continue
             launch = plan.launch if type(plan) is _OnDevice else plan
             if type(launch) is Copy:
@@ -253,7 +258,8 @@ def test_copies_and_factories_over_other_sizes_are_those_that_are_planned(name, 
     for element in (float32, int64, bfloat16):
         forget()
         builds.clear()
-        known = [made(each, element) for each in sizes]
+        # The second call stores a derived copy.
+        known = [[made(each, element) for _ in range(2)][1] for each in sizes]
         derived = len(builds)
         builds.clear()
         for each, (*results, found) in zip(sizes, known):
@@ -263,3 +269,52 @@ def test_copies_and_factories_over_other_sizes_are_those_that_are_planned(name, 
             same = [found.get(key, of) == of for key, of in built.items()]
             assert all(same), (each, element)
         assert derived < len(builds) or name == "to float" and element is float32
+
+
+@requires_emulator
+def test_a_size_that_occurs_once_on_a_device_is_not_stored(monkeypatch):
+    forget()
+    table = dispatcher.find("aten::add.Tensor").table
+    x = gt.arange(400, dtype=float32).to("cuda")
+    assert (x[:4] + x[:4]).tolist() == [0, 2, 4, 6]
+    stored = len(table.plans)
+    for n in range(5, 100):
+        assert (x[:n] + x[:n]).tolist() == [2 * k for k in range(n)]
+        assert (x[: 3 * n].view(3, n) + x[:n]).shape == (3, n)
+    assert len(table.plans) <= stored + 3, "a model for rows and two sets of hashes at most"
+    for n in range(5, 10):
+        x[:n] + x[:n]
+    assert len(table.plans) <= stored + 8
+    monkeypatch.setattr("gputensor.structured.pointwise.make_entry", None)
+    for n in range(5, 10):
+        assert (x[:n] + x[:n]).tolist() == [2 * k for k in range(n)]
+
+
+def layouts(rng):
+    """Return sizes, and strides of a source of any layout: permuted, with gaps or repeated."""
+    sizes = tuple(rng.choice((1, 2, 3, 4, 5)) for _ in range(rng.randrange(1, 6)))
+    step, strides = rng.choice((1, 1, 2)), [0] * len(sizes)
+    for d in rng.sample(range(len(sizes)), len(sizes)):
+        strides[d] = 0 if rng.random() < 0.1 else step
+        step *= sizes[d] * rng.choice((1, 1, 1, 2))
+    return sizes, tuple(strides)
+
+
+def test_the_plan_of_a_copy_over_other_strides_is_the_plan_that_is_built():
+    rng = random.Random(5)
+    place = gt.device("cpu")
+    for to, of in ((float32, float32), (float32, bfloat16), (int64, float32)):
+        model = None
+        for _ in range(400):
+            sizes, strides = layouts(rng)
+            wanted, given = contiguous_geometry(sizes, to), geometry(sizes, strides, of)
+            specs = ((wanted, place),), ((given, place),)
+            built = build("copy_", COPY, *specs, default_dtype=None)
+            model = model or built
+            derived = over_strides(model, wanted, given)
+            # Strides over a single element do not matter.
+            different = {"outputs", "elementwise_dense", *["stride_bytes"] * (wanted.numel == 1)}
+            for name in {*built.__slots__} - different:
+                assert getattr(derived, name) == getattr(built, name), (name, given)
+            [one], [other] = derived.outputs, built.outputs
+            assert (one.geometry, one.action) == (other.geometry, other.action)

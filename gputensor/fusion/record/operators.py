@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from ...core.device import device
-from ...core.geometry import Sizes
+from ...core.geometry import Geometry
 from ...dispatch import backend_select, dispatcher, keys, shortcuts, tls
 from ...dispatch.operator import Operator, Table, passing
 from ...registrations.rows import bound
@@ -213,11 +213,11 @@ class _Entry:
     def seen(self) -> Any:
         return self.last_beside
 
-    def over_sizes(self, sizes: Sizes) -> _Entry:
-        return _Entry(self.operator, self.real.over_sizes(sizes))
+    def over_sizes(self, shape: Geometry) -> _Entry:
+        return _Entry(self.operator, self.real.over_sizes(shape))
 
-    def over_rows(self, sizes: Sizes, inner: int) -> _Entry:
-        return _Entry(self.operator, self.real.over_rows(sizes, inner))
+    def over_rows(self, shape: Geometry, inner: int) -> _Entry:
+        return _Entry(self.operator, self.real.over_rows(shape, inner))
 
     def _recorded(self, inputs: tuple[Any, ...]) -> Recorded:
         real = self.real

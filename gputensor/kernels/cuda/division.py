@@ -7,6 +7,8 @@ with the round-up multiplier of N + 1 bits. The sum fits 32 bits, because divide
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 
 def magic(divisor: int) -> tuple[int, int]:
     """Return (multiplier, shift) such that n // divisor == (((n * multiplier) >> 32) + n) >> shift
@@ -15,6 +17,7 @@ def magic(divisor: int) -> tuple[int, int]:
     return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift
 
 
+@lru_cache(1 << 14)
 def divider(divisor: int) -> tuple[int, int, int, int]:
     """Return the fields of the struct `divider` in strided.cuh."""
     return (divisor, *magic(divisor), 0)

@@ -54,7 +54,7 @@ class Launch:
 
     __slots__ = (
         "family", "entry", "defines", "grid", "block", "shared_bytes", "n_pointers", "head",
-        "values", "packers", "single", "tail", "runs",
+        "values", "packers", "single", "tail", "runs", "functions",
     )  # fmt: skip
     family: str
     entry: str
@@ -78,6 +78,8 @@ class Launch:
             before, after = b"".join(values[:slot]), b"".join(values[slot + 1 :]) + tail
             self.single = (source, packer, before, after)
         self.runs: dict[int, Callable[[bytes], None]] = {}  # The keys are device indices.
+        # The runtime's Function by device index. Launches of one kernel may share this dict.
+        self.functions: dict[int, Any] | None = None
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         run = self.runs.get(device_index) or self.load(device_index)
@@ -140,7 +142,13 @@ class Launch:
         return packed if source == 2 else packed_first
 
     def load(self, device_index: int) -> Callable[[bytes], None]:
-        function = module.function(self.family, self.entry, self.defines, device_index)
+        functions = self.functions
+        if functions is None:
+            functions = self.functions = {}
+        function = functions.get(device_index)
+        if function is None:
+            function = module.function(self.family, self.entry, self.defines, device_index)
+            functions[device_index] = function
         run: Callable[[bytes], None] = chosen().launcher(function, self.grid, self.block)
         self.runs[device_index] = run
         return run
@@ -400,9 +408,9 @@ def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
     """Pack a layout as an array of `dimension` structs, padded to `dims` entries."""
     values: list[int] = []
-    for d, n in enumerate(shape):
+    for n, *steps in zip(shape, *strides):
         values += divider(n)
-        values += [s[d] for s in strides]
+        values += steps
     return _dims(len(strides), len(shape), dims)(*values)
 
 

@@ -21,8 +21,8 @@ from . import variants
 BODY = "// ---- body ----"
 _INCLUDE = re.compile(r'#include "([\w/]+\.cuh)"')
 
-Key = tuple[str, str, frozenset[tuple[str, str]]]
-_functions: dict[tuple[Key, int], Any] = {}
+Key = tuple[str, str, int, tuple[tuple[str, str], ...]]
+_functions: dict[Key, Any] = {}
 _images: dict[tuple[Any, ...], bytes] = {}
 _composed: dict[str, str] = {}
 
@@ -95,7 +95,7 @@ class _Inliner:
 def function(family: str, entry: str, defines: variants.Defines, device_index: int) -> Any:
     """Return the runtime's Function of this variant on this device. It is compiled and loaded on
     first use."""
-    key = ((family, entry, frozenset(defines.items())), device_index)
+    key = (family, entry, device_index, tuple(defines.items()))
     found = _functions.get(key)
     if found is None:
         found = _functions[key] = _load(family, entry, defines, device_index)

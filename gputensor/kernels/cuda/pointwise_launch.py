@@ -118,16 +118,20 @@ class Contiguous(launch.Launch):
         """Return the launch over a layout that differs only in its number of elements. Return None
         if that layout needs several launches, or if copies of that size use the kernels of
         copy_launch.py."""
-        if layout.numel > launch.MAX_NUMEL:
+        numel, family = layout.numel, self.family
+        if numel > launch.MAX_NUMEL:
             return None
-        if self.family == "copy" and layout.numel * layout.dtypes[0].itemsize >= SMALL_BYTES:
+        if family == "copy" and numel * layout.dtypes[0].itemsize >= SMALL_BYTES:
             return None
         made = Contiguous(
-            self.family, self.op, self.defines, self.n_pointers, self.values, self.packers,
-            layout.numel, self.per_thread, self.given,
+            family, self.op, self.defines, self.n_pointers, self.values, self.packers,
+            numel, self.per_thread, self.given,
         )  # fmt: skip
+        made.functions = self.functions
+        if numel * 16 < pointwise_plan.SMALL_BYTES:
+            return made
         strides = [*layout.stride_bytes]
-        return _by_address(made, self.family, self.op, layout, layout.shape, strides)
+        return _by_address(made, family, self.op, layout, layout.shape, strides)
 
 
 def _bind(family: str, op: str, layout: Any) -> Any:

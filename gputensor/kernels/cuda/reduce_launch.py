@@ -7,6 +7,7 @@ The order depends only on the shape, so results are the same on every device and
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar
 
@@ -164,12 +165,11 @@ class Reduce:
         self, op: str, layout: Any, kept: Sizes, walks: Any, reduced: Sizes, strides: Sizes
     ) -> None:
         out_dtype, in_dtype = layout.dtypes
-        scalar, is_cast = _scalar(op, in_dtype, layout.common_dtype)
+        scalar, is_cast, partial, partial_bytes = _types(op, in_dtype, layout.common_dtype)
         codes = (out_dtype.code, in_dtype.code, layout.common_dtype.code)
         dims = max(launch.dims_for(op, kept), launch.dims_for(op, reduced))
         count, outputs = product(reduced), product(kept)
-        partial = variants.reduce_partial(op, scalar)
-        row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
+        row_bytes = outputs * partial_bytes
         self.op: str = op
         # The keys are (stage, device).
         self.runs: dict[Any, Callable[[bytes], None]] = {}
@@ -234,6 +234,14 @@ class Reduce:
     def __getattr__(self, name: str) -> Any:
         # Read attributes such as entry and grid from the first launch.
         return getattr(self.stages[0][2], name)
+
+
+@lru_cache(1 << 9)
+def _types(op: str, given: Any, common: Any) -> tuple[str, bool, str, int]:
+    """Return the results of `_scalar`, and the type of partial results with its size in bytes."""
+    scalar, is_cast = _scalar(op, given, common)
+    partial = variants.reduce_partial(op, scalar)
+    return scalar, is_cast, partial, int(partial.lstrip("abcfiu")) // 8
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:

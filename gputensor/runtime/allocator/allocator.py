@@ -11,6 +11,7 @@ from typing import Any
 from gputensor.core import errors
 
 from .. import capture
+from . import report
 from .memory import Memory, Unasked
 from .segments import BINNED, LAST, PENDING, STEP, USED, Block, Counts, Pools, segment_size
 
@@ -142,17 +143,7 @@ class Allocator:
         """Return the counters, under the names of PyTorch's `memory_stats` if it has them."""
         with self._lock:
             self._take_back()
-            return {
-                "allocated_bytes.all.current": self._counts.in_use,
-                "allocated_bytes.all.peak": self._counts.peak,
-                "allocation.all.current": self._counts.allocations - self._counts.returns,
-                "allocation.all.allocated": self._counts.allocations,
-                "reserved_bytes.all.current": self._held_bytes,
-                "reserved_bytes.all.peak": self._peak_held_bytes,
-                "segment.all.current": self._device_allocations - self._device_frees,
-                "num_device_alloc": self._device_allocations, "num_device_free": self._device_frees,
-                "num_alloc_retries": self._retries, "num_ooms": self._failures,
-            }  # fmt: skip
+            return report.stats(self)
 
     def reset_peaks(self) -> None:
         with self._lock:
@@ -164,14 +155,7 @@ class Allocator:
         """Return a description of each block, in the order of addresses."""
         with self._lock:
             self._take_back()
-            firsts = [*self._alone]
-            for pools in self._every():
-                firsts += pools.segments
-            return [
-                block.described(self.device_index, first)
-                for first in sorted(firsts, key=lambda block: block.ptr)
-                for block in first.walk()
-            ]
+            return report.snapshot(self)
 
     # --- graphs: Note [Pools of graphs] ---------------------------------------------------------
 
@@ -195,6 +179,18 @@ class Allocator:
             self._pools[stream.key] = pools
             self._last = (None, {})
 
+    def allocate_outside(self, nbytes: int, handle: Any, stream: Any) -> Memory:
+        """Return memory outside of the graph's pool that a captured stream uses. The capture is
+        still in progress, so no event is queried and no memory is returned."""
+        with self._lock:
+            self.leave_pool(stream)
+            self._aside[None] = None
+            try:
+                return self.allocate(nbytes, stream)
+            finally:
+                self._aside.pop(None, None)  # A finaliser may have called this function, too.
+                self.enter_pool(handle, stream)
+
     def leave_pool(self, stream: Any) -> None:
         """Undo `enter_pool`: the stream uses its previous pools again."""
         with self._lock:
@@ -205,6 +201,11 @@ class Allocator:
             else:
                 self._pools[stream.key] = own
             self._last = (None, {})
+
+    def _is_captured(self) -> bool:
+        """Return True if drivers may reject a query of this device's events, because the device or
+        this thread takes part in a capture."""
+        return bool(self._aside) or bool(capture.capturing) and capture.here() is not None
 
     def _every(self) -> list[Pools]:
         """Return all pools: of streams, of captured streams, and of graphs."""
@@ -229,8 +230,9 @@ class Allocator:
         try:
             if self.is_closed:
                 return
-            events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
-            is_done = not self._aside and all(e is not None and e.query() for e in events)
+            is_done = not self._is_captured()
+            events = [*map(self.backend.record, block.used_on.values())] if is_done else ()
+            is_done = is_done and all(e is not None and e.query() for e in events)
         except errors.GpuTensorError:  # The next call on the failed device reports the failure.
             is_done = False
         if is_done:
@@ -250,7 +252,7 @@ class Allocator:
             except IndexError:
                 break
             if block.used_on:
-                if self._aside:
+                if self._is_captured():
                     return
                 self._await(block)
                 continue
@@ -264,7 +266,7 @@ class Allocator:
                 del self._alone[block]
                 self._held_bytes -= block.size
                 self._device_frees += 1
-        if self._waiting and not self._aside:
+        if self._waiting and not self._is_captured():
             self._poll()
 
     def _await(self, block: Block) -> None:
@@ -416,10 +418,10 @@ class Allocator:
         """Free memory by the method with number `rung`, without the lock, and return the next
         number. Raises: OutOfMemoryError if no method is left."""
         ladder = (self._release, self._collect, self.backend.release)
-        if rung == len(ladder) or self._aside:
+        if rung == len(ladder) or self._is_captured():
             with self._lock:
                 self._failures += 1
-            raise errors.out_of_memory(f"cuda:{self.device_index}", size, self._figures())
+            raise errors.out_of_memory(f"cuda:{self.device_index}", size, report.figures(self))
         self._retries += 1
         ladder[rung]()
         return rung + 1
@@ -449,7 +451,7 @@ class Allocator:
         dropped: list[Block] = []
         with self._lock:
             self._take_back()
-            if not self._is_changing and not self._aside:
+            if not self._is_changing and not self._is_captured():
                 self._take_out_free(dropped)
         for block in dropped:
             handle, block.handle = block.handle, None
@@ -493,11 +495,3 @@ class Allocator:
         self._held_bytes -= block.size
         self._device_frees += 1
         dropped.append(block)
-
-    def _figures(self) -> dict[str, int]:
-        free, total = self.backend.mem_get_info()
-        used, held = self._counts.in_use, self._held_bytes
-        figures = {"in tensors": used, "held": held, "free on the device": free, "total": total}
-        if self.limit is not None:
-            figures["limit"] = self.limit
-        return figures

@@ -840,8 +840,8 @@ def copy_(self: Any, other: Any) -> Any:
     return self
 
 def cuda_unary(
-        geometry: Any, device: Any, launch: Any, size_x: Any, low_bits: Any,
-        params: Any) -> ShortCut:
+        geometry: Any, device: Any, launch: Any, size_x: Any, low_bits: Any, params: Any,
+        otherwise: Any) -> ShortCut:
     """(self, a, b, c) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
@@ -850,7 +850,7 @@ def cuda_unary(
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
             if not _are_equal((a, b, c), (a0, b0, c0)):
-                return None
+                return otherwise(self, a, b, c)
         if (self._keys is not CUDA_KEYS or self._device is not device
                 or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
             return None

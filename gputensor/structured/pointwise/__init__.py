@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from ...core import errors, number_range
@@ -77,13 +78,13 @@ def make_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
     """Build a plan, bind its loop, and store both as an entry under `key`."""
-    sizes, alike = _likeness(rule, loop, out, inputs)
-    model = table.plans.get(alike) if sizes else None
-    if model is not None:
-        return table.remember(key, model.over_sizes(sizes))
-    whole, alike_rows, inner = ((), (), 0) if sizes else _likeness_of_rows(rule, loop, out, inputs)
-    if inner and (model := table.plans.get(alike_rows)) is not None:
-        return table.remember(key, model.over_rows(whole, inner))
+    shape, alike = _likeness(rule, loop, out, inputs)
+    if shape is not None and (model := table.plans.get(alike)) is not None:
+        return _derived(table, key, model.over_sizes(shape))
+    if shape is None:
+        shape, alike, inner = _likeness_of_rows(rule, loop, out, inputs)
+        if shape is not None and (model := table.plans.get(alike)) is not None:
+            return _derived(table, key, model.over_rows(shape, inner))
     plan = _build(table.operator.short_name, rule, out, inputs)
     if plan.common_dtype.is_float8:
         find = partial(find_entry, table, rule, loop, None)
@@ -91,55 +92,68 @@ def make_entry(
         return table.remember(key, wide.WideEntry(plan, has_numbers, find))
     kind = CpuEntry if plan.device is CPU else DeviceEntry
     entry = table.remember(key, kind(rule, loop, plan, inputs))
-    if sizes or inner:
-        table.remember(alike if sizes else alike_rows, entry)
+    if shape is not None:
+        table.remember(alike, entry)
     return entry
+
+
+def _derived(table: Table, key: Any, entry: Any) -> Any:
+    """Return an entry that was derived from another one. Store it, on devices only if its key
+    occurs for the second time."""
+    remember = table.remember_again if type(entry) is DeviceEntry else table.remember
+    return remember(key, entry)
 
 
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
-) -> tuple[Sizes, tuple[Any, ...]]:
-    """Return the sizes of the operands, and a key of all their other properties. The operands must
-    be row-major, on one device and of equal sizes. Otherwise return empty tuples.
+) -> tuple[Geometry | None, tuple[Any, ...]]:
+    """Return the geometry of an operand, and a key of all properties of the operands except their
+    sizes. The operands must be row-major, on one device and of equal sizes. Otherwise return None
+    and an empty tuple.
 
     A program that has new lengths in each call would otherwise build a plan each time. Instead, a
     plan is derived from another plan with an equal key. This is possible because dtypes, checks and
     the choice of a loop do not depend on sizes.
     """
-    sizes: Sizes = ()
-    device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
-    alike: list[Any] = [_likeness, loop, out is None, device]
     if rule.like_input or out is not None and out is not inputs[0]:
-        return (), ()
+        return None, ()
+    first: Geometry | None = None
+    device: Any = None
+    alike: list[Any] = [_likeness, loop, out is None]
     for x in inputs:
         if type(x) in NUMBERS:
             alike.append(type(x))
             continue
         shape = x._geometry
-        if not (shape.is_row_major and shape.ndim and x._device is device):
-            return (), ()
-        if sizes and shape.sizes != sizes:
-            return (), ()
-        sizes = shape.sizes
-        if shape.dtype.is_float8:
-            return (), ()
+        if first is None:
+            if not (shape.is_row_major and shape.ndim and shape.numel) or shape.dtype.is_float8:
+                return None, ()
+            first, device = shape, x._device
+            alike.append(device)
+        elif (
+            x._device is not device
+            or shape is not first
+            and (not shape.is_row_major or shape.sizes != first.sizes or shape.dtype.is_float8)
+        ):
+            return None, ()
         alike.append(shape.dtype)
-    return (sizes, tuple(alike)) if sizes and 0 not in sizes else ((), ())
+    return (first, tuple(alike)) if first is not None else (None, ())
 
 
 def _likeness_of_rows(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
-) -> tuple[Sizes, tuple[Any, ...], int]:
-    """Return (sizes, key, number of elements of a row) if some operands are rows that are broadcast
-    to the sizes of the other operands. key: all properties except sizes, as in `_likeness`. The
-    operands must be row-major and on one device, which is not the CPU. Otherwise return empty
-    tuples and 0."""
-    none: tuple[Sizes, tuple[Any, ...], int] = ((), (), 0)
+) -> tuple[Geometry | None, tuple[Any, ...], int]:
+    """Return (geometry, key, number of elements of a row) if some operands are rows that are
+    broadcast to the sizes of the other operands. geometry: of an operand that is no row. key: all
+    properties except sizes, as in `_likeness`. The operands must be row-major and on one device,
+    which is not the CPU. Otherwise return None, an empty tuple and 0."""
+    none: tuple[Geometry | None, tuple[Any, ...], int] = (None, (), 0)
     shapes = [x._geometry for x in inputs if type(x) not in NUMBERS]
     device = next((x._device for x in inputs if type(x) not in NUMBERS), CPU)
     if device is CPU or rule.like_input or out is not None and out is not inputs[0]:
         return none
-    sizes: Sizes = max([x.sizes for x in shapes], key=len)
+    whole: Geometry = max(shapes, key=attrgetter("ndim"))
+    sizes = whole.sizes
     if 1 in sizes or 0 in sizes:
         return none
     alike: list[Any] = [_likeness_of_rows, loop, out is None, device]
@@ -157,7 +171,7 @@ def _likeness_of_rows(
                 return none
             row = own
         alike += [shape.dtype, own == sizes]
-    return (sizes, tuple(alike), prod(row)) if row else none
+    return (whole, tuple(alike), prod(row)) if row else none
 
 
 def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:

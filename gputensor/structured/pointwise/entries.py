@@ -13,7 +13,7 @@ from ...core import errors, number_range
 from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...core.dtype import bfloat16, complex32, dtype, float16
-from ...core.geometry import Geometry, Sizes, contiguous_geometry
+from ...core.geometry import Geometry, contiguous_geometry
 from ...iterator import parallel
 from ...iterator.plan import Plan, over_rows, over_sizes
 from ...kernels import stub
@@ -52,13 +52,13 @@ class CpuEntry:
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
-    def over_sizes(self, sizes: Sizes) -> CpuEntry:
+    def over_sizes(self, shape: Geometry) -> CpuEntry:
         """Return an entry for operands that differ from those of this entry only in their sizes.
-        See `_likeness`."""
+        shape: the geometry of an operand. See `_likeness`."""
         entry = _new(CpuEntry)
         entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
-        entry._fit(over_sizes(self.plan, sizes), True)
+        entry._fit(over_sizes(self.plan, shape), True)
         return entry
 
     def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
@@ -189,12 +189,12 @@ class DeviceEntry:
         self.is_fresh: bool = True
         self.seen: Any = None
 
-    def over_sizes(self, sizes: Sizes) -> DeviceEntry:
+    def over_sizes(self, shape: Geometry) -> DeviceEntry:
         """Return an entry for operands that differ from those of this entry only in their sizes.
-        See `_likeness`."""
+        shape: the geometry of an operand. See `_likeness`."""
         entry = _new(DeviceEntry)
         entry.rule, entry.name, entry.has_numbers = self.rule, self.name, self.has_numbers
-        entry.plan = plan = over_sizes(self.plan, sizes)
+        entry.plan = plan = over_sizes(self.plan, shape)
         entry.geometry = plan.outputs[0].geometry
         over = getattr(self.launch, "over", None)
         launch = over(plan) if over is not None else None
@@ -202,10 +202,10 @@ class DeviceEntry:
         entry.last_beside, entry.is_fresh, entry.seen = ((), ()), True, None
         return entry
 
-    def over_rows(self, sizes: Sizes, inner: int) -> DeviceEntry:
+    def over_rows(self, shape: Geometry, inner: int) -> DeviceEntry:
         """Return an entry for operands that differ from those of this entry only in their sizes. As
         in this entry, some of the operands are rows: see `_likeness_of_rows`."""
-        plan = over_rows(self.plan, sizes, inner)
+        plan = over_rows(self.plan, shape, inner)
         made = DeviceEntry(self.rule, self.name, plan, ())
         made.has_numbers = self.has_numbers
         return made

@@ -43,7 +43,7 @@ def _planned(op: str, family: str, geometry: Geometry, place: device) -> Plan:
     is_derived = geometry.is_row_major and geometry.ndim and geometry.numel
     model = table.plans.get(alike) if is_derived else None
     if model is not None:
-        return over_sizes(model, geometry.sizes)
+        return over_sizes(model, geometry)
     config = _CONFIGS.get(family, _CONFIGS["range"])
     plan = build(op, config, ((geometry, place),), (), default_dtype=None)
     if is_derived:

@@ -25,7 +25,7 @@ from ...kernels.cuda.launch import straight
 from ...tensor.make import is_plain
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
-from .computed import is_kept
+from .computed import is_kept, long_way, store
 
 _now = state.get
 CUDA_KEYS = TENSOR_KEYS["cuda"]
@@ -43,7 +43,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     if found is not None:
         geometry, device, launch, sizes = entry.geometry, key[1], entry.launch, _sizes(key)
         if len(key) == 3:
-            made = forms.cuda_unary(geometry, device, launch, sizes[0], _ALIGNED, ())
+            made = forms.cuda_unary(geometry, device, launch, sizes[0], _ALIGNED, (), long_way)
         else:
             make = forms.cuda_with_number if len(key) == 4 else forms.cuda_binary
             made = make(geometry, device, launch, *sizes)
@@ -59,9 +59,8 @@ def learn_with_params(
     x, *params = args
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
-        size = shape.dtype.itemsize
-        found = forms.cuda_unary(geometry, device, launch, size, 0, tuple(params))
-        shortcuts.learn(table, kernel, shape, found, device)
+        given = geometry, device, launch, shape.dtype.itemsize, 0, tuple(params)
+        store(table, kernel, shape, lambda otherwise: forms.cuda_unary(*given, otherwise), device)
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -184,4 +183,5 @@ def copied(
 ) -> ShortCut:
     """Return a short cut that copies its operand to a new tensor of this geometry. The launch
     supports addresses of any alignment. params: the arguments after the operand."""
-    return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, params)
+    size = shape.dtype.itemsize
+    return forms.cuda_unary(geometry, device, launch, size, 0, params, long_way)

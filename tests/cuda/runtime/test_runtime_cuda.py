@@ -634,6 +634,50 @@ def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkey
     assert calls(fake) == [("graphLaunch", 1, stream.ptr)] and fake.device == 0
 
 
+def relaxed(cuda, monkeypatch):
+    library = types.SimpleNamespace(cuThreadExchangeStreamCaptureMode=lambda mode: 0)
+    monkeypatch.setattr(cuda.driver.ctypes, "CDLL", lambda name: library)
+
+
+@pytest.mark.parametrize("is_marked_before", [True, False])
+def test_the_first_draw_of_a_capture_asks_for_no_event(cuda, fake, monkeypatch, is_marked_before):
+    """Memory of a draw is outside of the graph's pool, but the capture is still in progress."""
+    relaxed(cuda, monkeypatch)
+    stream, side = cuda.Stream(0), cuda.Stream(0)
+    cuda.set_stream(stream)
+    dropped, later = cuda.allocate(100, 0), cuda.allocate(100, 0)
+    cuda.record_stream(dropped, side)
+    if is_marked_before:
+        fake.status = 600  # Events have not passed.
+        dropped = None
+        cuda.allocate(1 << 20, 0)  # This records the event.
+    calls(fake)
+    begun = cuda.begin_capture(stream, (7, 0), "global")
+    dropped = None
+    place, first = capture.draw(cuda, "generator", 3, 0)
+    assert type(place) is capture.Place and first == 0
+    memory = begun.draws["generator", 0].memory
+    begun.end()
+    names = [name for name, *_ in calls(fake)]
+    assert names == ["streamBeginCapture", "streamEndCapture"], "the driver rejects other calls"
+    assert memory.block.stream.key == stream.key and later.ptr != memory.ptr
+    assert memory.block.pool is not None and not cuda.memory.allocators[0]._aside
+
+
+def test_a_thread_that_captures_asks_for_no_event_of_another_device(cuda, fake, monkeypatch):
+    relaxed(cuda, monkeypatch)
+    stream, side = cuda.Stream(0), cuda.Stream(1)
+    cuda.set_stream(stream)
+    dropped, kept = cuda.allocate(100, 1), cuda.allocate(100, 1)
+    cuda.record_stream(dropped, side)
+    begun = cuda.begin_capture(stream, (7, 0), "global")
+    calls(fake)
+    del dropped, kept
+    assert cuda.allocate(100, 1).nbytes == 100
+    assert not calls(fake)
+    begun.end()
+
+
 def test_other_threads_know_of_a_capture_before_the_driver(cuda, fake, monkeypatch):
     stream, seen = cuda.Stream(0), []
     begin = stream.cupy.begin_capture
