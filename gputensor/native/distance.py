@@ -25,7 +25,7 @@ from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, wide
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
-from .reduce import reduced
+from .reduce import OneKernel, one_kernel, reduced
 
 _distances = stub.compiled("distance", "distances")
 _from_products = stub.compiled("distance", "products_to_distances")
@@ -43,7 +43,9 @@ def _number(op: str, arg: str, value: Any) -> float:
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """Return the norm of real or complex numbers; f16 and bf16 are computed in f32."""
     given = self._geometry
-    loop = _loop(self, p)
+    loop, kernel = _loop(self, p), _kernel(self, p, dims, keepdim)
+    if kernel is not None:
+        return kernel(self)
     if given.dtype.itemsize == 2 and loop is None:
         wide = _norm(op, calls.to_dtype(self, dtypes.float32), p, dims, keepdim)
         return calls.to_dtype(wide, given.dtype)
@@ -87,6 +89,10 @@ def linalg_vector_norm(
         table, args = operators.linalg_vector_norm.table, (self, ord, dim, keepdim)
         make = short.reduction(loop, (dims, None, keepdim), made._geometry)
         short.learn_again(table, linalg_vector_norm, args, make, (None,))
+    elif dtype is None and (kernel := _kernel(self, p, dims, keepdim)) is not None:
+        kernel.learn(
+            operators.linalg_vector_norm, linalg_vector_norm, (self, ord, dim, keepdim)
+        )  # fmt: skip
     return made
 
 
@@ -99,6 +105,19 @@ def _loop(self: Tensor, p: Any) -> Callable[..., None] | None:
         "norm", given.dtype, given.dtype.to_real, p
     )
     return found
+
+
+_NAMES = {
+    0: "norm_zero", 1: "norm_one", 2: "norm_two", math.inf: "norm_most", -math.inf: "norm_least",
+}  # fmt: skip
+
+
+def _kernel(self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> OneKernel | None:
+    """Return the CUDA kernel that computes this norm, or None."""
+    if not self._geometry.ndim:
+        return None
+    operator, name = operators.linalg_vector_norm, _NAMES.get(p, "norm_power")
+    return one_kernel(operator, name, self, dims, keepdim, p, "reduce")
 
 
 def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
@@ -120,10 +139,12 @@ def norm_ScalarOpt_dim_dtype(
 def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
     table = operators.norm_Scalar.table
     made = norm_ScalarOpt_dim_dtype(key_set, self, p, None, False, None)
+    dims = tuple(range(self._geometry.ndim))
     if (loop := _loop(self, p)) is not None:
-        behind = (tuple(range(self._geometry.ndim)), None, False)
-        make = short.reduction(loop, behind, made._geometry)
+        make = short.reduction(loop, (dims, None, False), made._geometry)
         short.learn_again(table, norm_Scalar, (self, p), make)
+    elif type(p) in (int, float) and (kernel := _kernel(self, p, dims, False)) is not None:
+        kernel.learn(operators.norm_Scalar, norm_Scalar, (self, p))
     return made
 
 

@@ -23,7 +23,7 @@ from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .reduce import TwoPasses, reduced, two_passes
+from .reduce import OneKernel, one_kernel, reduced
 
 Pair = tuple[Tensor, Tensor]
 
@@ -130,7 +130,7 @@ def _by_the_loop(
     return made
 
 
-def _on_cuda(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> TwoPasses | None:
+def _on_cuda(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> OneKernel | None:
     """Return the kernel of the operator named `op` for these operands, or None."""
     if self._device.type != "cuda":
         return None
@@ -138,10 +138,10 @@ def _on_cuda(op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool) ->
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     dims, over = _reduced(self._geometry, op, dim, correction)
     operator = getattr(operators, f"{op}_correction")
-    return two_passes(operator, op, self, dims, keepdim, over)
+    return one_kernel(operator, op, self, dims, keepdim, over)
 
 
-def _with_mean(kernel: TwoPasses, self: Tensor) -> Pair:
+def _with_mean(kernel: OneKernel, self: Tensor) -> Pair:
     sizes = kernel.geometry.sizes
     mean = allocate(contiguous_geometry(sizes, self._geometry.dtype), self._device)
     return kernel(self, mean), mean

@@ -286,11 +286,11 @@ def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) 
     return made
 
 
-# --- by one kernel in two passes on CUDA ----------------------------------------------------------
+# --- by one kernel on CUDA ------------------------------------------------------------------------
 
 
 class _Layout(NamedTuple):
-    """The layout of a kernel of family moments. over: the divisor of a variance."""
+    """The layout of a OneKernel. over: the divisor of a variance, or the order of a norm."""
 
     shape: Sizes
     stride_bytes: Any
@@ -300,10 +300,10 @@ class _Layout(NamedTuple):
     over: float
 
 
-class TwoPasses:
-    """A kernel of family moments for one layout. geometry: the geometry of the result. is_composed:
-    True if composed operators give the same bits as the kernel. In this case gt.fuse records the
-    operators instead of the kernel.
+class OneKernel:
+    """A kernel of family moments, or of a norm, for one layout. Other devices compose its operator
+    of others. geometry: the geometry of the result. is_composed: True if composed operators give
+    the same bits as the kernel. In this case gt.fuse records the operators instead of the kernel.
 
     counts: maps an operator's name to the number of its calls, up to 2. The second call stores a
     short cut.
@@ -311,7 +311,9 @@ class TwoPasses:
 
     __slots__ = ("geometry", "run", "is_composed", "counts")
 
-    def __init__(self, op: str, x: Tensor, dims: Sizes, keepdim: bool, over: float) -> None:
+    def __init__(
+        self, family: str, op: str, x: Tensor, dims: Sizes, keepdim: bool, over: float
+    ) -> None:  # fmt: skip
         given, device = x._geometry, x._device
         result = given.dtype.to_real
         plan = build_reduction(op, (given, device), None, dims, keepdim, given.dtype, result)
@@ -319,7 +321,7 @@ class TwoPasses:
             plan.shape, plan.stride_bytes, plan.dtypes, given.dtype, plan.n_reduced, over
         )  # fmt: skip
         self.geometry: Geometry = plan.outputs[0].geometry
-        self.run: Any = stub.bind("moments", op, "cuda", layout)
+        self.run: Any = stub.bind(family, op, "cuda", layout)
         self.counts: dict[str, int] = {}
         # For half dtypes, the composed operators round more often than the kernel. If the launch
         # has a last stage, the kernel divides rows into other segments than the operators do.
@@ -344,23 +346,24 @@ class TwoPasses:
                 short_cuda.learn_with_params(operator.table, kernel, args, self.geometry, self.run)
 
 
-def two_passes(
-    operator: Operator, op: str, self: Tensor, dims: Sizes, keepdim: bool, over: float = 1.0
-) -> TwoPasses | None:
+def one_kernel(
+    operator: Operator, op: str, self: Tensor, dims: Sizes, keepdim: bool, over: float = 1.0,
+    family: str = "moments",
+) -> OneKernel | None:  # fmt: skip
     """Return the kernel for these operands, or None if the result must be composed of other
     operators. The table of `operator` caches the kernel."""
     given = self._geometry
-    if self._device.type != "cuda" or not given.numel or given.dtype not in _OF_PASSES:
+    if self._device.type != "cuda" or not given.numel or given.dtype not in _OF_KERNELS:
         return None
-    key = (two_passes, op, given, self._device, dims, keepdim, over)
+    key = (one_kernel, op, given, self._device, dims, keepdim, over)
     table = operator.table
-    found: TwoPasses | None = table.plans.get(key)
+    found: OneKernel | None = table.plans.get(key)
     if found is None:
-        found = table.remember(key, TwoPasses(op, self, dims, keepdim, over))
+        found = table.remember(key, OneKernel(family, op, self, dims, keepdim, over))
     return None if found.is_composed and tls.state.get()[0] & FUSE else found
 
 
-_OF_PASSES = frozenset((
+_OF_KERNELS = frozenset((
     dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64,
     dtypes.complex128,
 ))  # fmt: skip
@@ -381,7 +384,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
     if kind.category == FLOATING:
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
-        kernel = two_passes(operators.logsumexp, "logsumexp", x, over, keepdim)
+        kernel = one_kernel(operators.logsumexp, "logsumexp", x, over, keepdim)
         if kernel is not None:
             if x is self:
                 kernel.learn(operators.logsumexp, logsumexp, (self, dim, keepdim))

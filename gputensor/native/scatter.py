@@ -45,9 +45,16 @@ def _loop(reduce: str) -> str:
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
 
 
-def _number(value: Any, like: Tensor) -> Tensor:
-    """Return a number as a 0-d tensor on like's device."""
+def _number(value: Any, like: Tensor) -> Any:
+    """Return a number as an operand of `write`. CUDA's kernels take the number itself; other
+    devices take a 0-d tensor."""
     number_range.check("scatter", "value", value, like._geometry.dtype)
+    if like._device.type == "cuda":
+        return value
+    return _as_tensor(value, like)
+
+
+def _as_tensor(value: Any, like: Tensor) -> Tensor:
     return calls.scalar_tensor(value, like._geometry.dtype, None, like._device, None)
 
 
@@ -57,15 +64,16 @@ def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
     arguments.check_device(op, "self", self, arg, value)
 
 
-def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
-    """Return the operands that the operator reads. Operands that share memory with self are
-    copied."""
+def _apart(op: str, self: Tensor, *read: Any) -> list[Any]:
+    """Return the operands that the operator reads, tensors or numbers. Tensors that share memory
+    with self are copied."""
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap(op, "self", (self._geometry, self._device))
-    return [calls.clone(x, None) if overlap.relation(self, x) != overlap.NO else x for x in read]
+    shared = [isinstance(x, Tensor) and overlap.relation(self, x) != overlap.NO for x in read]
+    return [calls.clone(x, None) if is_shared else x for x, is_shared in zip(read, shared)]
 
 
-def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
+def _combine(loop: str, self: Tensor, at: Any, value: Any) -> None:
     """Combine `value` with the elements at the places `at(self)`. Elements of less than 32 bits are
     widened first."""
     if self._geometry.dtype.is_float8:
@@ -74,6 +82,8 @@ def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
     if wide is self._geometry.dtype:
         write(loop, at(self), value)
         return
+    if not isinstance(value, Tensor):
+        value = _as_tensor(value, self)  # Rounded to self's dtype, as an element is.
     x = calls.to_dtype(self, wide, False, False, None)
     write(loop, at(x), calls.to_dtype(value, wide, False, False, None))
     ask_inplace(operators.copy_, self, x, False)
@@ -373,7 +383,7 @@ def index_fill__int_Scalar(
     return self
 
 
-def _fill(self: Tensor, dim: Any, index: Tensor, value: Tensor) -> Tensor:
+def _fill(self: Tensor, dim: Any, index: Tensor, value: Any) -> Tensor:
     index, value = _apart("index_fill", self, index, value)
     write("scatter", rows("index_fill", self, dim, index, wraps=True), value)
     return self

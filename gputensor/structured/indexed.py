@@ -107,7 +107,8 @@ class Walk:
     operands. Stubs bind loops to this plan.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
-    the values. The index tensors follow. dtypes, stride_bytes: one entry for each operand. bounds:
+    the values or a number. The index tensors follow. dtypes, stride_bytes: one entry for each
+    operand. The strides of a number are None. bounds:
     the size and the stride in bytes of the dimension that each index tensor indexes.
     """
 
@@ -117,22 +118,26 @@ class Walk:
     )  # fmt: skip
     op: str
     shape: Sizes
-    stride_bytes: list[Sizes]
+    stride_bytes: list[Sizes | None]
     wraps: bool
     numel: int
     common_dtype: dtype
     n_outputs: int
 
-    def __init__(self, op: str, places: Places, value: Geometry, *, reads: bool) -> None:
+    def __init__(self, op: str, places: Places, value: Geometry | None, *, reads: bool) -> None:
         of = places.target._geometry
         size, self.op, self.wraps, self.n_outputs = of.dtype.itemsize, op, places.wraps, 1
         walks = [tuple([s * size for s in places.strides()])]
-        over = strides_over(value.sizes, value.strides, places.sizes)
-        walks.insert(0 if reads else 1, tuple([s * size for s in over]))
+        if value is not None:
+            over = strides_over(value.sizes, value.strides, places.sizes)
+            walks.insert(0 if reads else 1, tuple([s * size for s in over]))
         indices = [i._geometry for i in places.indices]
         walks += [tuple([8 * s for s in places.index_strides(i)]) for i in indices]
         order = dimension_order(places.sizes, walks)
-        self.shape, self.stride_bytes = coalesce(places.sizes, walks, order)
+        self.shape, found = coalesce(places.sizes, walks, order)
+        self.stride_bytes = [*found]
+        if value is None:
+            self.stride_bytes.insert(1, None)
         self.dtypes = (of.dtype, of.dtype, *[int64 for _ in indices])
         self.bounds = [(of.sizes[d], of.strides[d] * size) for d in places.led]
         self.common_dtype, self.numel = of.dtype, 1
@@ -140,9 +145,11 @@ class Walk:
             self.numel *= n
 
 
-def launch_of(family: str, loop: str, places: Places, value: Geometry, *, reads: bool) -> Any:
+def launch_of(
+    family: str, loop: str, places: Places, value: Geometry | None, *, reads: bool
+) -> Any:  # fmt: skip
     """Return the launch of a loop of the family gather or scatter. value: the geometry of the
-    result (gather) or of the values (scatter)."""
+    result (gather) or of the values (scatter); None for a number."""
     target = places.target
     place, table = target._device, operators.gather.table
     key = (
@@ -156,13 +163,9 @@ def launch_of(family: str, loop: str, places: Places, value: Geometry, *, reads:
     return launch
 
 
-def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: bool) -> None:
-    target, place = places.target, places.target._device
-    launch = launch_of(family, loop, places, value._geometry, reads=reads)
-    first, second = (value, target) if reads else (target, value)
-    launch(
-        place.index, (first._address(), second._address(), *[i._address() for i in places.indices])
-    )
+def _launch(launch: Any, places: Places, *operands: Any) -> None:
+    pointers = [x._address() if isinstance(x, Tensor) else x for x in (*operands, *places.indices)]
+    launch(places.target._device.index, tuple(pointers))
 
 
 def read(places: Places, made: Tensor) -> Tensor:
@@ -174,13 +177,14 @@ def read(places: Places, made: Tensor) -> Tensor:
         loop = stub.cpu("gather").gather
         places.on_host(loop, made._get_array(), places.target._get_array())
     else:
-        _launch("gather", "gather", places, made, reads=True)
+        launch = launch_of("gather", "gather", places, made._geometry, reads=True)
+        _launch(launch, places, made, places.target)
     return made
 
 
-def write(loop: str, places: Places, value: Tensor) -> None:
-    """Run `loop` of the family scatter on these places, with a value that broadcasts to the
-    iteration."""
+def write(loop: str, places: Places, value: Any) -> None:
+    """Run `loop` of the family scatter on these places. value: a tensor that broadcasts to the
+    iteration; on CUDA also a number."""
     target = places.target
     if 0 in places.sizes or target._device.type == "meta":
         return
@@ -188,7 +192,9 @@ def write(loop: str, places: Places, value: Tensor) -> None:
         family = stub.cpu("scatter")
         places.on_host(getattr(family, loop), target._get_array(), value._get_array())
     else:
-        _launch("scatter", loop, places, value, reads=False)
+        shape = value._geometry if isinstance(value, Tensor) else None
+        launch = launch_of("scatter", loop, places, shape, reads=False)
+        _launch(launch, places, target, value)
 
 
 def wide_dtype(of: dtype) -> dtype:

@@ -112,18 +112,19 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 def _zeta_of(x: Any, q: Any) -> Any:
     """Return SciPy's zeta, extended to q < 0. For q < 0 the function is defined only for integer x.
-    Terms of the series are then added until q is positive.
+    The terms with negative bases are then a difference of two series.
     """
     x, q = np.broadcast_arrays(x, q)
+    zeta = _scipy("zeta")
     if q.min() > 0:
-        return _scipy("zeta")(x, q).astype(x.dtype, copy=False)
-    is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x)) & (q > -(2.0**20))
-    whole = where(is_left, np.ceil(-q), 0)
-    made = np.asarray(_scipy("zeta")(x, where(is_left, q + whole, q)))
-    for k in range(int(np.max(whole, initial=0))):
-        made = made + where(k < whole, (q + k) ** -x, 0)
+        return zeta(x, q).astype(x.dtype, copy=False)
+    is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x))
+    before = zeta(x, where(is_left, np.ceil(q) - q, 1)) - zeta(x, where(is_left, 1 - q, 1))
+    made = zeta(x, where(is_left, q - np.floor(q), where(q > 0, q, 1)))
+    made = where(is_left, made + where(x % 2 == 0, before, -before), made)
     made = where((x > 1) & (q <= 0) & (q == np.floor(q)), np.inf, made)
     made = where((x > 1) & (q < 0) & (q != np.floor(q)) & ~is_left, np.nan, made)
+    made = where(q != q, np.nan, made)
     return where(x == 1, np.inf, where(x < 1, np.nan, made)).astype(x.dtype)
 
 

@@ -250,16 +250,11 @@ struct pow {
   template <class T> static DEVICE T of(T a, T b, T) { return power(a, b); }
 };
 
-// The exponent is a single number for all elements. Source: ATen/native/cpu/PowKernel.cpp.
+// The exponent is a single number for all elements.
 struct pow_number {
   template <class T> static DEVICE T of(T a, T b, T) {
     if constexpr (is_real<T>) {
-      if (b == (T)2) return a * a;
-      if (b == (T)3) return a * a * a;
-      if (b == (T)0.5) return math_sqrt(a);
-      if (b == (T)-0.5) return 1 / math_sqrt(a);
-      if (b == (T)-1) return 1 / a;
-      if (b == (T)-2) return 1 / (a * a);
+      return power_of_number(a, b);
     } else if constexpr (is_complex<T>) {
       if (b.im == 0 && b.re == (typename T::part)0.5) return complex_root(a);
       if (b.im == 0 && b.re == (typename T::part)-1) return quotient(T{1, 0}, a);

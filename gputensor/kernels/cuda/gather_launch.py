@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import errors
 from ...core.geometry import Sizes
-from . import launch, variants
+from . import launch, numbers, variants
 from .launch import THREADS
 
 # Maps the maximum number of dimensions of a variant to its maximum number of index tensors. The
@@ -17,7 +17,8 @@ MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 def bind(family: str, op: str, layout: Any) -> Any:
     """Bind the Walk `layout`. Return callable(device_index, pointers)."""
-    walks: list[Sizes] = list(layout.stride_bytes)
+    walks: list[Sizes] = [s or (0,) * len(layout.shape) for s in layout.stride_bytes]
+    has_number = layout.stride_bytes[1] is None
     dims = launch.dims_for(op, layout.shape)
     given = len(layout.bounds)
     count = 1 if given == 1 else MOST_INDICES[dims]
@@ -41,11 +42,18 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
     def one(shape: Sizes, before: int) -> Any:
         numel = launch.product(shape)
-        tail = Struct(f"<{missing}Q{2 * count}q4I").pack(
-            *[0] * missing, *sizes, *alongs, numel, len(shape), given, layout.wraps
+        tail = Struct(f"<{2 * count}q6I").pack(
+            *sizes, *alongs, numel, len(shape), given, layout.wraps, has_number, 0
         ) + launch.pack_dims(shape, padded, dims)
         blocks = launch.blocks_for(numel, THREADS)
-        entry = f"{family}_strided"
-        return launch.Launch(family, entry, defines, blocks, THREADS, 2 + given, [], [], tail)
+        entry, values, packers = f"{family}_strided", [numbers.EMPTY], []
+        if has_number:
+            packers = [(0, 1, numbers.stored(of))]
+        elif missing:
+            values = [bytes(8 * missing), *values]
+        return launch.Launch(
+            family, entry, defines, blocks, THREADS, 2 + given, values, packers, tail
+        )  # fmt: skip
 
-    return launch.split(layout.shape, walks, one)
+    offset_by = [walks[0], None if has_number else walks[1], *walks[2:]]
+    return launch.split(layout.shape, offset_by, one)

@@ -152,7 +152,7 @@ DEVICE void moments_write(const P& p, const reduce_position& at, u64 output, i64
   *(real*)(p.walk.data[0] + out_offset) = cast<real>(O::result(x, p));
   if (p.mean) {
     const i64 to = out_offset / (i64)sizeof(real) * (i64)sizeof(scalar);
-    const auto count = (decltype(state::count))p.walk.divide_by;
+    const auto count = (decltype(state::count))p.walk.number;
     *(scalar*)(p.mean + to) = cast<scalar>(O::center(x.first, count));
   }
 }

@@ -16,6 +16,7 @@
 #include "math/arithmetic.cuh"
 #include "pointwise/contiguous.cuh"
 #include "launch.cuh"
+#include "math/functions.cuh"
 #include "reducing.cuh"
 
 // Sums of integers are int64. Other types are summed in their arithmetic type.
@@ -40,13 +41,28 @@ template <> struct highest<u32> { static constexpr u32 value = 0xffffffff; };
 template <> struct highest<i64> { static constexpr i64 value = 0x7fffffffffffffffll; };
 template <> struct highest<u64> { static constexpr u64 value = ~0ull; };
 
+// The absolute value of an element; real.
+template <class acc, class scalar> DEVICE acc magnitude(scalar x) {
+  const auto wide = cast<typename acc_of<scalar>::type>(x);
+  if constexpr (is_complex<scalar>) {
+    return math_hypot(wide.re, wide.im);
+  } else {
+    return math_abs(wide);
+  }
+}
+
+template <class scalar> struct types_of_norm {
+  typedef typename real_of<typename acc_of<scalar>::type>::type acc;
+  typedef acc partial;
+};
+
 // scalar: the stored type. acc: the type of the accumulators. partial: the type of a segment's
 // result. This functor also reduces partial results to the result.
 namespace op {
 
 struct all {
   template <class scalar> struct types { typedef u32 acc; typedef b8 partial; };
-  template <class acc, class scalar> static DEVICE acc take(scalar x) {
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
     return nonzero(cast<typename acc_of<scalar>::type>(x));
   }
   template <class acc> static DEVICE acc identity() { return 1; }
@@ -59,7 +75,7 @@ struct amax {
     typedef typename acc_of<scalar>::type acc;
     typedef scalar partial;
   };
-  template <class acc, class scalar> static DEVICE acc take(scalar x) { return cast<acc>(x); }
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) { return cast<acc>(x); }
   template <class acc> static DEVICE acc identity() {
     if constexpr (is_real<acc>) {
       return (acc)-1 / (acc)0;
@@ -96,7 +112,7 @@ struct sum {
     typedef typename sum_type<scalar>::type acc;
     typedef acc partial;
   };
-  template <class acc, class scalar> static DEVICE acc take(scalar x) { return cast<acc>(x); }
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) { return cast<acc>(x); }
   template <class acc> static DEVICE acc identity() { return cast<acc>(0u); }
   template <class acc> static DEVICE acc combine(acc a, acc b) { return plus(a, b); }
   template <class acc> static DEVICE acc finish(acc x, u64) { return x; }
@@ -115,9 +131,67 @@ struct mean : sum {
 
 // Its segments are combined by `sum`, so a NaN among them gives NaN.
 struct nansum : sum {
-  template <class acc, class scalar> static DEVICE acc take(scalar x) {
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
     const acc taken = cast<acc>(x);
     return is_nan(taken) ? cast<acc>(0u) : taken;
+  }
+};
+
+// norm_*: norms of vectors; _ENDS in reduce_launch.py names the functors of their partial results.
+struct norm_least : amin {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
+    return magnitude<acc>(x);
+  }
+};
+
+struct norm_most : amax {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
+    return magnitude<acc>(x);
+  }
+};
+
+struct norm_one : sum {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
+    return magnitude<acc>(x);
+  }
+};
+
+struct norm_power_end : sum {  // composite
+  template <class acc> static DEVICE acc finish(acc x, u64 order) {
+    return power_of_number(x, (acc)(1 / bits_as<f64>(order)));
+  }
+};
+
+struct norm_power : norm_power_end {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64 order) {
+    return power_of_number(magnitude<acc>(x), (acc)bits_as<f64>(order));
+  }
+};
+
+struct norm_two_end : sum {  // composite
+  template <class acc> static DEVICE acc finish(acc x, u64) { return math_sqrt(x); }
+};
+
+struct norm_two : norm_two_end {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
+    const auto wide = cast<typename acc_of<scalar>::type>(x);
+    if constexpr (is_complex<scalar>) {
+      return wide.re * wide.re + wide.im * wide.im;
+    } else {
+      return wide * wide;
+    }
+  }
+};
+
+struct norm_zero : sum {  // composite
+  template <class scalar> using types = types_of_norm<scalar>;
+  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
+    return nonzero(cast<typename acc_of<scalar>::type>(x));
   }
 };
 
@@ -132,9 +206,9 @@ struct prod : sum {
 template <class O, class scalar, class acc> struct reduced_by {
   template <class T> static DEVICE acc taken(T x) {
     if constexpr (sizeof(T) == sizeof(scalar)) {
-      return O::template take<acc>(bits_as<scalar>(x));
+      return O::template take<acc>(bits_as<scalar>(x), 0);
     } else {
-      return O::template take<acc>(cast<scalar>(x));
+      return O::template take<acc>(cast<scalar>(x), 0);
     }
   }
 };
@@ -146,7 +220,7 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
     ((partial*)p.data[0])[index] = cast<partial>(x);
   } else {
     const i64 offset[1] = {out_offset};
-    const acc result[1] = {O::finish(x, p.divide_by)};
+    const acc result[1] = {O::finish(x, p.number)};
     store(p.data[0], offset, 1, p.out_code, result);
   }
 }
@@ -188,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_rows(const reduc
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     reduce_packs<scalar_t, op::OP, true>(
         p, p.data[1] + at.in_offset, begin + at.lane, end, x,
-        [](scalar_t given) { return op::OP::take<reduce_t>(given); });
+        [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * PACK>(x[0]), shared);
 }
@@ -208,7 +282,7 @@ reduce_columns(const reduce_params<DIMS> p) {
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     reduce_column_packs<scalar_t, op::OP, true>(
         p, p.data[1] + at.in_offset, own.here, begin + at.lane, end, x,
-        [](scalar_t given, int) { return op::OP::take<reduce_t>(given); });
+        [&](scalar_t given, int) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_column_lanes<op::OP>(p, at, x, shared);
   if (at.lane || !own.here) return;
@@ -236,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
     reduce_elements<scalar_t, op::OP>(
         p, p.data[1] + at.in_offset, begin + at.lane, end, x,
-        [](scalar_t given) { return op::OP::take<reduce_t>(given); });
+        [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, STRIDED_UNROLL>(x), shared);
 }
@@ -262,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduc
       fetch<true>(in, offset, p.in_code, p.common, loaded);
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {
-        if (k < count) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k]));
+        if (k < count) x[k] = op::OP::combine(x[k], op::OP::take<reduce_t>(loaded[k], p.number));
       }
     }
   }

@@ -27,7 +27,7 @@ struct reduce_chain_params {
   static constexpr int dims = DIMS, all = operands::count + ROW_OPERANDS;
   char* data[all];
   value_slot value[NUMBERS];
-  u64 divide_by;
+  u64 number;
   u32 outputs, count, per_segment;
   u32 lane_bits, slot_bits;
   u32 lanes_are_adjacent, is_partial;
@@ -132,7 +132,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
 #pragma unroll
   for (int j = 0; j < ROW_OPERANDS; ++j) after[j] = p.data[N + j] + offset[N + j];
   typedef op::chain_epilogue::given given_t;
-  op::chain_epilogue::run(p.value, after, cast<given_t>(op::OP::finish(total, p.divide_by)));
+  op::chain_epilogue::run(p.value, after, cast<given_t>(op::OP::finish(total, p.number)));
 #else
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * V>(x), shared);
 #endif

@@ -28,14 +28,18 @@ _PER_SEGMENT = 8
 # _ENDS: maps an operator to the operator that combines its partial results, if that is a different
 # operator. RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one
 # segment, otherwise partial results.
-_ENDS = {"nansum": "sum"}
+_ENDS = {
+    "nansum": "sum", "norm_zero": "sum", "norm_one": "sum", "norm_two": "norm_two_end",
+    "norm_power": "norm_power_end", "norm_most": "amax", "norm_least": "amin",
+}  # fmt: skip
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
+_REAL, _WORD = Struct("<d").pack, Struct("<Q").unpack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a reduction of the first layout.n_reduced dimensions. Return callable(device_index, (out
-    pointer, in pointer))."""
+    """Bind a reduction of the first layout.n_reduced dimensions. layout.over: the order of
+    norm_power. Return callable(device_index, (out pointer, in pointer))."""
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
@@ -72,7 +76,7 @@ class Stage:
 
     def __init__(
         self, defines: dict[str, str], kept: Sizes, walks: tuple[Sizes, Sizes], reduced: Sizes,
-        strides: Sizes, pack: int, is_adjacent: bool, codes: tuple[int, int, int], divide_by: int,
+        strides: Sizes, pack: int, is_adjacent: bool, codes: tuple[int, int, int], number: int,
         leaves: str,
     ) -> None:  # fmt: skip
         all_outputs, layout = product(kept), defines["LAYOUT"]
@@ -103,7 +107,7 @@ class Stage:
         if units == 0:
             reduced = strides = ()
         self.tail: bytes = _PARAMS(
-            divide_by, outputs, units, self.per_segment, self.lane_bits, self.slot_bits,
+            number, outputs, units, self.per_segment, self.lane_bits, self.slot_bits,
             is_adjacent, is_partial, *codes, len(kept), len(reduced), run, all_outputs,
             out_step, *divider(self.segments),
         ) + pack_dims(kept, list(walks), dims) + pack_dims(reduced, [strides], dims)  # fmt: skip
@@ -168,7 +172,9 @@ class Reduce:
         scalar, is_cast, partial, partial_bytes = _types(op, in_dtype, layout.common_dtype)
         codes = (out_dtype.code, in_dtype.code, layout.common_dtype.code)
         dims = max(launch.dims_for(op, kept), launch.dims_for(op, reduced))
-        count, outputs = product(reduced), product(kept)
+        number, outputs = product(reduced), product(kept)
+        if op == "norm_power":
+            number = _WORD(_REAL(layout.over))[0]
         row_bytes = outputs * partial_bytes
         self.op: str = op
         # The keys are (stage, device).
@@ -183,7 +189,7 @@ class Reduce:
             stage = Stage(
                 variants.define(op, scalar, name, dims), kept, walks, sizes, strides,
                 PACK_BYTES // size, lanes_are_adjacent(name, strides, walks[1]),
-                codes, count, PARTIALS if len(parts) > 1 else EITHER,
+                codes, number, PARTIALS if len(parts) > 1 else EITHER,
             )  # fmt: skip
             self.stages.append((launch.offset_of(start, strides) or 0, rows * row_bytes, stage))
             rows += stage.segments
@@ -191,11 +197,11 @@ class Reduce:
         self.workspace_bytes = 0
         if rows > 1:
             self.workspace_bytes = rows * row_bytes
-            self._end(op, partial, kept, walks[0], rows, row_bytes, codes, count)
+            self._end(op, partial, kept, walks[0], rows, row_bytes, codes, number)
 
     def _end(
         self, op: str, partial: str, kept: Sizes, out_walk: Sizes, rows: int, row_bytes: int,
-        codes: tuple[int, int, int], count: int,
+        codes: tuple[int, int, int], number: int,
     ) -> None:  # fmt: skip
         """Make the last stage, which reduces the workspace (rows x outputs) to the results."""
         step = row_bytes // product(kept)
@@ -208,7 +214,7 @@ class Reduce:
         self.last = Stage(
             variants.define(_ENDS.get(op, op), partial, name, dims), kept,
             (out_walk, tuple(in_walk)), (rows,), (row_bytes,), PACK_BYTES // itemsize,
-            name == "ROWS", codes, count, RESULTS,
+            name == "ROWS", codes, number, RESULTS,
         )  # fmt: skip
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:

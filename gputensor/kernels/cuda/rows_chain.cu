@@ -159,9 +159,9 @@ struct rows_walk {
 
   template <class F, class S, class acc, class T> static DEVICE acc taken_as(T x) {
     if constexpr (sizeof(T) == sizeof(S)) {
-      return F::template take<acc>(bits_as<S>(x));
+      return F::template take<acc>(bits_as<S>(x), 0);
     } else {
-      return F::template take<acc>(cast<S>(x));
+      return F::template take<acc>(cast<S>(x), 0);
     }
   }
 

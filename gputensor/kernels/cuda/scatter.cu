@@ -1,6 +1,6 @@
 // out[the position given by the indices for i] = op::OP(out there, v[i])           family: scatter
 // Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
-// Types    scatter: scalar_t is a word of the elements' size; other operators: types of 32 bits or
+// Types    v is a number or a tensor. scatter: scalar_t is a word of the elements' size; other operators: types of 32 bits or
 //          more.
 // Launch   one-dimensional, 256 threads, one element each.
 // Order    none: if indices repeat, the value that remains, or that is added first, may change.
@@ -78,5 +78,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (index >= p.numel) return;
   char* at[2];
   find_places<0>(p, index, at);
-  op::OP::put(at[0], *(const scalar_t*)at[1]);
+  op::OP::put(at[0], p.has_number ? number<scalar_t>(p.value) : *(const scalar_t*)at[1]);
 }

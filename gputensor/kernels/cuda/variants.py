@@ -25,7 +25,7 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}
 _SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
-_MARKED = re.compile(r"struct (\w+) \{.*// composite")
+_MARKED = re.compile(r"struct (\w+) (?:: \w+ )?\{.*// composite")
 _TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
@@ -33,7 +33,7 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 # Families whose operators are composite. Other devices need no loops for these families, so no row
 # of the YAML names the loops. Instead, the functors are marked with `// composite` in the `.cu`
-# files.
+# files. Some functors of the family reduce are marked, too: those of norms.
 _COMPOSITE = ("dropout", "moments", "triangle")
 
 FAMILIES = (*LOOPS, *_COMPOSITE)
@@ -98,7 +98,7 @@ def signless(family: str) -> frozenset[str]:
 
 @cache
 def composite(family: str) -> tuple[str, ...]:
-    """Return the functors of a family of composite operators."""
+    """Return the functors of composite operators."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return tuple(_MARKED.findall(text))
 
@@ -120,12 +120,17 @@ def number_dtype(scalar: str, common: dtype) -> dtype:
 
 def converts(op: str) -> bool:
     """Return True if a reduction converts elements to the dtype in which it combines them."""
-    return LOOPS["reduce"][op] in (*_WHOLE, "floating_only")
+    return LOOPS["reduce"].get(op) in (*_WHOLE, "floating_only")
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
     """Return the C type in which the kernel of `op` reads elements of the dtype `of`, or None if no
     kernel reads this dtype without a conversion."""
+    if op in composite("reduce"):
+        is_read = of in ALL and of.category >= FLOATING
+        if op.endswith("_end"):  # reads partial results
+            is_read = of.is_floating_point and of.itemsize > 2
+        return storage(of) if is_read else None
     if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]
@@ -140,6 +145,8 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
 def reduce_partial(op: str, scalar: str) -> str:
     """Return the type of a partial result of `op` over elements of type `scalar`
     (`types::partial`)."""
+    if op in composite("reduce"):
+        return "f64" if scalar in ("f64", "c128") else "f32"
     if LOOPS["reduce"][op] == "any":
         return "u8"
     if LOOPS["reduce"][op] == "real":
@@ -226,7 +233,7 @@ def _moves(family: str) -> list[Defines]:
 
 def _reduce(family: str) -> list[Defines]:
     listed, layouts = [], ("ROWS", "COLUMNS", "STRIDED")
-    for op in LOOPS[family]:
+    for op in (*LOOPS[family], *composite(family)):
         scalars = dict.fromkeys(filter(None, (reduce_scalar(op, d) for d in STORED)))
         listed += [define(op, name, layout) for name in scalars for layout in layouts]
     for op in filter(converts, LOOPS[family]):

@@ -9,7 +9,6 @@ signatures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .._generated.short_forms import may_write
@@ -24,8 +23,6 @@ from ...tensor.tensor import Tensor
 from .computed import is_kept, store
 from .cuda import CUDA_KEYS, allocating
 
-# The value in `order` for an operand that is a new tensor: see `learn_inplace`.
-FRESH = -1
 _now = state.get
 
 
@@ -83,11 +80,9 @@ def learn(
 def learn_inplace(
     table: Table, kernel: Any, args: tuple[Any, ...], launch: Any, operands: tuple[Any, ...],
     scalars: tuple[Any, ...] = (), low_bits: int = 15, order: tuple[int, ...] | None = None,
-    fresh: Callable[[], Tensor] | None = None,
 ) -> None:  # fmt: skip
     """Store the short cut of a call that writes to its first argument and returns it. The arguments
-    are those of `learn`. fresh: a function that makes the new tensor for the value FRESH in
-    `order`."""
+    are those of `learn`."""
     self = args[0]
     device = self._device
     key = _key(table, args, device, low_bits)
@@ -114,9 +109,8 @@ def learn_inplace(
             low = written = storage._data.ptr + self._offset * own
             addresses = [written]
             for n, size in reads:
-                if n <= 0:
-                    made = self if not n or fresh is None else fresh()
-                    addresses.append(made._storage._data.ptr + made._offset * own)
+                if not n:
+                    addresses.append(written)
                     continue
                 x = given[n]
                 theirs = x._storage
@@ -164,7 +158,7 @@ def _reads(args: tuple[Any, ...], order: tuple[int, ...] | None) -> list[tuple[i
     """Return the position in args and the item size of each operand that is a tensor."""
     if order is None:
         order = tuple([n for n, x in enumerate(args) if isinstance(x, Tensor)])
-    return [(n, 0 if n == FRESH else args[n]._geometry.dtype.itemsize) for n in order]
+    return [(n, args[n]._geometry.dtype.itemsize) for n in order]
 
 
 def _params(args: tuple[Any, ...]) -> list[tuple[int, Any]]:

@@ -24,9 +24,8 @@ from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor
-from ..pointwise import writes
 from ..indexed import Places, launch_of
-from . import cuda_calls, cuda_factories
+from . import cuda_calls
 from .computed import Around, comes_again, is_beside, only_plain, store
 
 _now = state.get
@@ -88,13 +87,13 @@ def _learn_read_on_cuda(
 
 def learn_write(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
-    value: Tensor, start: Tensor | None = None,
+    value: Any, start: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Store the short cut of a call that writes to elements by indices, if the operands need no
     conversion.
 
-    args: all arguments, self first. value: the last tensor in args, or the number in args as a
-    tensor. start: a number that is written to the elements first.
+    args: all arguments, self first. value: the last tensor in args, or the number in args: on CUDA
+    the number itself, on the CPU a tensor. start: a number that is written to the elements first.
     """
     places, params = _places(args)
     if args[0]._device is not CPU:
@@ -137,20 +136,18 @@ def learn_write(
 
 def _learn_write_on_cuda(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
-    value: Tensor,
+    value: Any,
 ) -> None:  # fmt: skip
     tensors = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
     if not _is_direct(at, args[0]) or args[tensors[1]] is not at.indices[0]:
         return
-    of, launch = value._geometry, launch_of("scatter", loop, at, value._geometry, reads=False)
-    fresh, order = None, (tensors[-1], tensors[1])
-    if len(tensors) == 2:  # Each call writes the number to a new 0-d tensor, which the loop reads.
-        fill = writes.writing("fill_", "fill", "fill", of, value._device)
-        write = writes.writer(fill, value._device, (args[3],))
-        fresh, order = cuda_factories.maker(of, value._device, write), (cuda_calls.FRESH, order[1])
+    has_number = len(tensors) == 2
+    shape, order = None if has_number else value._geometry, (tensors[-1], tensors[1])
+    launch = launch_of("scatter", loop, at, shape, reads=False)
     cuda_calls.learn_inplace(
-        table, kernel, args, launch, (None, None), low_bits=0, order=order, fresh=fresh
-    )
+        table, kernel, args, launch, (value if has_number else None, None), low_bits=0,
+        order=order[has_number:],
+    )  # fmt: skip
 
 
 def learn_put(

@@ -32,12 +32,7 @@ struct philox_block { u64 at[4]; };
 
 DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
   u64 a = counter.at[0], b = counter.at[1], c = counter.at[2], d = counter.at[3];
-#ifdef GPUTENSOR_LOOPS
-#pragma GCC unroll 10
-#else
-#pragma unroll
-#endif
-  for (int round = 0; round < 10; ++round) {
+  UNROLLED for (int round = 0; round < 10; ++round) {
     u64 low0, low1;
     const u64 high0 = multiply_wide(PHILOX_M0, a, low0);
     const u64 high1 = multiply_wide(PHILOX_M1, c, low1);

@@ -9,14 +9,15 @@
 #include "launch.cuh"
 
 // reduce_launch.py packs this struct. data: out, or the partial results; in. count: units of an
-// output's reduced elements. per_segment: units of one segment. divide_by: the divisor of `mean`.
+// output's reduced elements. per_segment: units of one segment. number: the divisor of `mean`, or
+// the bits of the order of norm_power, an f64.
 // run: elements of a run (rows), or adjacent kept elements (columns). kept has the strides of out
 // and in; reduced has the strides of in. For columns, kept[0] counts packs; for rows, reduced[0]
 // does.
 template <int MAX_DIMS> struct reduce_params {
   static constexpr int dims = MAX_DIMS;
   char* data[2];
-  u64 divide_by;
+  u64 number;
   u32 outputs, count, per_segment;
   u32 lane_bits, slot_bits;  // threads per output and outputs per block, powers of two
   u32 lanes_are_adjacent, is_partial;

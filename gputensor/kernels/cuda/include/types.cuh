@@ -16,6 +16,13 @@
 #define DEVICE __device__ inline
 #endif
 
+// Unrolls the following loop, whose number of iterations is known and at most 64.
+#ifdef GPUTENSOR_LOOPS
+#define UNROLLED _Pragma("GCC unroll 64")
+#else
+#define UNROLLED _Pragma("unroll")
+#endif
+
 typedef unsigned char u8;
 typedef signed char i8;
 typedef unsigned short u16;

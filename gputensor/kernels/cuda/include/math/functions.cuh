@@ -37,6 +37,17 @@ template <class T> constexpr T LN10 = (T)2.302585092994045684018;
 // If 1 is added to the square root of this number, the sum rounds to the root.
 template <class T> constexpr T LARGE = sizeof(T) == 4 ? (T)1e10 : (T)1e20;
 
+// a^b, where b is one number for all elements. Source: ATen/native/cpu/PowKernel.cpp.
+template <class T> DEVICE T power_of_number(T a, T b) {
+  if (b == (T)2) return a * a;
+  if (b == (T)3) return a * a * a;
+  if (b == (T)0.5) return math_sqrt(a);
+  if (b == (T)-0.5) return 1 / math_sqrt(a);
+  if (b == (T)-1) return 1 / a;
+  if (b == (T)-2) return 1 / (a * a);
+  return math_pow(a, b);
+}
+
 template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
 template <class T> DEVICE bool is_infinite(T x) { return (x == x) & !is_finite(x); }
 template <class T> DEVICE bool has_sign(T x) { return math_copysign((T)1, x) < 0; }

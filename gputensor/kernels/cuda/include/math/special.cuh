@@ -49,12 +49,7 @@ DEVICE f64 inverse_erfc(f64 q) {
 // c[0] + c[1] x + …, by Horner's scheme.
 template <int N> DEVICE f64 polynomial(const f64 (&c)[N], f64 x) {
   f64 sum = c[N - 1];
-#ifdef GPUTENSOR_LOOPS
-#pragma GCC unroll 64
-#else
-#pragma unroll
-#endif
-  for (int k = N - 2; k >= 0; --k) sum = math_fma(sum, x, c[k]);
+  UNROLLED for (int k = N - 2; k >= 0; --k) sum = math_fma(sum, x, c[k]);
   return sum;
 }
 
@@ -150,23 +145,15 @@ DEVICE f64 digamma_of(f64 x) {
   return made + (is_finite(x) ? log(x) - 0.5 / x - tail : x);
 }
 
-// Hurwitz's zeta function by the Euler-Maclaurin formula.
-DEVICE f64 zeta_of(f64 x, f64 q) {
-  if (x == 1) return infinite();
-  if (x < 1) return not_a_number();
-  if (q <= 0) {
-    if (q == floor(q)) return infinite();
-    if (x != floor(x)) return not_a_number();
-  }
-  if (!is_finite(x) || q != q) return not_a_number();
+// Hurwitz's zeta function for x > 1 and q > 0, by the Euler-Maclaurin formula.
+static APART f64 zeta_above(f64 x, f64 q) {
   f64 sum = 0;
-  int n = 0;
-  for (; n < 10 || q + n <= 10; ++n) {
+  for (int n = 0; n < 10; ++n) {
     const f64 term = pow(q + n, -x);
     sum += term;
-    if (q + n > 0 && term <= sum * 1e-17) return sum;
+    if (term <= sum * 1e-17) return sum;
   }
-  const f64 w = q + n;
+  const f64 w = q + 10;
   f64 power = pow(w, -x), factor = x;
   sum += power * w / (x - 1) + power / 2;
   // Bernoulli's numbers B_2k / (2k)!
@@ -182,6 +169,21 @@ DEVICE f64 zeta_of(f64 x, f64 q) {
     power /= w * w;
   }
   return sum;
+}
+
+// Hurwitz's zeta function. For q < 0 and a whole x, the terms with negative bases are a difference
+// of two series, so that the number of steps does not depend on q.
+DEVICE f64 zeta_of(f64 x, f64 q) {
+  if (x == 1) return infinite();
+  if (x < 1) return not_a_number();
+  if (q <= 0) {
+    if (q == floor(q)) return infinite();
+    if (x != floor(x)) return not_a_number();
+  }
+  if (!is_finite(x) || q != q) return not_a_number();
+  if (q > 0) return zeta_above(x, q);
+  const f64 negative = zeta_above(x, ceil(q) - q) - zeta_above(x, 1 - q);
+  return zeta_above(x, q - floor(q)) + (fmod(x, 2.0) == 0 ? negative : -negative);
 }
 
 DEVICE f64 polygamma_of(f64 x, f64 n) {

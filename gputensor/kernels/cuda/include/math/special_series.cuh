@@ -9,12 +9,7 @@
 template <class T, int SOME, int N> DEVICE f64 series(const f64 (&c)[N], f64 t) {
   constexpr int COUNT = sizeof(T) < sizeof(f64) ? SOME : N;
   f64 after = 0, next = 0;
-#ifdef GPUTENSOR_LOOPS
-#pragma GCC unroll 64
-#else
-#pragma unroll
-#endif
-  for (int k = COUNT - 1; k > 0; --k) {
+  UNROLLED for (int k = COUNT - 1; k > 0; --k) {
     const f64 here = 2 * t * next - after + c[k];
     after = next;
     next = here;

@@ -8,14 +8,16 @@
 
 #include "pointwise/strided.cuh"
 
-// gather_launch.py packs this struct. data: the operands, outputs first, then the indices.
+// gather_launch.py packs this struct. data: the operands, outputs first, then the indices. value:
+// the number that `scatter` writes if has_number is set; it is an element, and data[1] is null.
 // Parameters have at most 4 KiB, so variants with many dimensions have at most three indices.
 template <int MOST, int MAX_DIMS> struct indexed_params {
   static constexpr int count = MAX_DIMS > 8 && MOST > 3 ? 3 : MOST;
   static constexpr int operands = 2 + count;
   char* data[operands];
+  value_slot value;
   i64 size[count], along_bytes[count];
-  u32 numel, ndim, indices, wraps;
+  u32 numel, ndim, indices, wraps, has_number, unused;
   dimension<operands> dim[MAX_DIMS];
 };
 
