@@ -6,7 +6,6 @@ loaded with their families.
 
 from __future__ import annotations
 
-import sys as _sys
 from typing import TYPE_CHECKING
 
 from .core.errors.linalg import LinAlgError as LinAlgError
@@ -15,4 +14,4 @@ from .dispatch.families import lazy_module as _lazy
 if TYPE_CHECKING:
     from ._generated.linalg import *  # noqa: F403
 
-_sys.modules[__name__] = _lazy(globals())
+_lazy(globals())

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from ..text import module
 
-_LAZY = """import sys as _sys
+_LAZY = """from ..dispatch.families import lazy_{names} as _lazy
 
-from ..dispatch.families import lazy_{names} as _lazy
-
-_sys.modules[__name__] = _lazy(globals())"""
+_lazy(globals())"""
 
 _METHODS = '''from ..dispatch.families import later_methods as _later_methods
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import gputensor as gt
-from ..core._generated.index import NAMESPACES, OPERATORS
+from gputensor.core._generated.index import NAMESPACES, OPERATORS
 from gputensor.amp.cast_policies import policies_of
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator

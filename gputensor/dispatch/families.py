@@ -213,16 +213,16 @@ def _twin(function: FunctionType, name: str) -> FunctionType:
 # --- placeholders for families that are not loaded ------------------------------------------------
 
 
-def lazy_functions(module: dict[str, Any]) -> Any:
+def lazy_functions(module: dict[str, Any]) -> None:
     """Make `gputensor._generated.functions`, a module-like object with every public function as an
     attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
         names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
-    return _face(module, "", names)
+    _face(module, "", names)
 
 
-def lazy_module(module: dict[str, Any]) -> Any:
+def lazy_module(module: dict[str, Any]) -> None:
     """Make a public module such as `gputensor.linalg`. It has the functions `linalg_...` under
     their short names, and the classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
@@ -232,31 +232,30 @@ def lazy_module(module: dict[str, Any]) -> Any:
     vars(found)["__all__"] = [*found.__all__, *classes]
     vars(found)["__getattr__"] = functools.partial(lazy.missing_of, module["__name__"])
     vars(found)["__dir__"] = functools.partial(lazy.listed, vars(found))
-    return found
 
 
-def lazy_calls(module: dict[str, Any]) -> Any:
+def lazy_calls(module: dict[str, Any]) -> None:
     """Make the module-like object `gputensor._generated.calls`."""
-    return _face(module, _CALL, index.CALLS)
+    _face(module, _CALL, index.CALLS)
 
 
-def lazy_nn(module: dict[str, Any]) -> Any:
+def lazy_nn(module: dict[str, Any]) -> None:
     """Make the module-like object `gputensor._generated.nn`: functions of gt.nn.functional."""
-    return _face(module, _NN, index.NN)
+    _face(module, _NN, index.NN)
 
 
-def lazy_operators(module: dict[str, Any]) -> Any:
+def lazy_operators(module: dict[str, Any]) -> None:
     """Make the module-like object `gputensor._generated.operators`."""
     identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
-    return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
+    _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
 
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """Make an object that replaces a module. module: the module's globals, from which the dunder
-    names are taken. base: ModuleType for public modules; a plain class for objects that every call
-    reads.
+    """Replace a module by an object, and return the object. module: the module's globals, from
+    which the dunder names are taken. base: ModuleType for public modules; a plain class for objects
+    that every call reads.
     """
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
@@ -265,6 +264,7 @@ def _face(
     kind = type(short, (base,), dict(zip(families, map(_Stand, families))))
     face = kind(module["__name__"]) if base is ModuleType else kind()
     vars(face).update(kept)
+    sys.modules[module["__name__"]] = face
     return face
 
 
