@@ -81,6 +81,19 @@ def test_zeros_and_ends_are_exact() -> None:
     assert gt.logit(gt.tensor([5e-324], dtype=gt.float64)).item() == pytest.approx(-744.4400719)
 
 
+def test_igammac_of_small_numbers() -> None:
+    # exact values, from mpmath
+    wanted = [
+        (1e-9, 0.3, 9.056766518378571e-10), (0.01, 1e-5, 0.1036632017328028),
+        (0.3, 0.9, 0.09774735197033045), (0.5, 1.1, 0.13801073756865953),
+        (0.75, 0.5, 0.4720628901653282), (1.2, 1.05, 0.43341054854396033),
+    ]  # fmt: skip
+    a, x, exact = gt.tensor(wanted, dtype=gt.float64).unbind(1)
+    made = gt.special.gammaincc(a, x)
+    assert gt.allclose(made, exact, rtol=5e-15, atol=0)
+    assert gt.allclose(gt.special.gammaincc(a.float(), x.float()).double(), exact, rtol=1e-5)
+
+
 def test_mvlgamma_of_a_dimension_that_no_memory_holds() -> None:
     with pytest.raises(gt.cuda.OutOfMemoryError, match="cannot allocate"):
         gt.mvlgamma(gt.ones(2), 2**60)

@@ -79,16 +79,52 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """Return 1 - igamma where this difference is accurate, and SciPy's gammaincc elsewhere. In the
-    first case gammaincc would sum a series, which takes a microsecond per element."""
+    """Return 1 - igamma where this difference is accurate. Elsewhere return the sum of a series for
+    small a and x, where SciPy's gammaincc takes microseconds per element, or gammaincc."""
     a, x = np.broadcast_arrays(a, x)
     exact_from = 1e-6 if x.dtype == np.float32 else 0.5
     left = _scipy("gammainc")(a.astype(np.float64), x.astype(np.float64))
     made = np.subtract(1, left, left).astype(x.dtype, copy=False)
     rest = ~(made >= exact_from)
+    has_series = rest & (a > 0) & (a <= 1.25) & (x > 0) & (x <= 1.1)
+    if has_series.any():
+        made[has_series] = _igammac_series(a[has_series], x[has_series])
+        rest &= ~has_series
     if rest.any():
         made[rest] = _scipy("gammaincc")(a[rest], x[rest])
     return made
+
+
+def _igammac_series(a: Any, x: Any) -> Any:
+    """Return igammac(a, x) for 0 < a <= 1.25 and 0 < x <= 1.1. Source: igamc_series of
+    scipy/xsf/cephes/igam.h."""
+    a, x = a.astype(np.float64), x.astype(np.float64)
+    power = a * np.log(x) - _log_gamma_of_next(a)
+    term, total = np.ones_like(x), np.zeros_like(x)
+    for n in range(1, 21):
+        term *= x / -n
+        total += term / (a + n)
+    return -np.expm1(power) - np.exp(power) * a * total
+
+
+def _log_gamma_of_next(a: Any) -> Any:
+    """Return log(gamma(1 + a)) for 0 < a <= 1.5, by Taylor's series of log(gamma) at 1."""
+    is_far = a > 0.5  # log(gamma(1 + a)) = log(a) + log(gamma(1 + (a - 1)))
+    t = where(is_far, a - 1, a)
+    total = np.zeros_like(a)
+    for factor in _taylor():
+        total = (total + factor) * t
+    return where(is_far, np.log(a), 0) + total
+
+
+@functools.cache
+def _taylor() -> list[float]:
+    """Return the factors of the powers 50 to 1 in Taylor's series of log(gamma) at 1."""
+    powers = np.arange(50, 1, -1)
+    return [
+        *(_scipy("zeta")(powers.astype(float), 1.0) / powers * (-1.0) ** powers),
+        -np.euler_gamma,
+    ]
 
 
 def _logit(x: Any, eps: Any) -> Any:
