@@ -1,6 +1,7 @@
 """Elementwise losses, with a mean, a sum, or no reduction.
 
-mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops. Gradients of a mean
+mse, smooth_l1, huber, binary_cross_entropy and binary_cross_entropy_with_logits have loops, and so
+have their gradients. Gradients of a mean
 are divided by the number of elements. Other losses are composed of operators.
 Source: aten/src/ATen/native/Loss.cpp.
 """
@@ -28,6 +29,8 @@ from ..tensor.tensor import Tensor
 
 NONE, MEAN, SUM = range(3)
 _OPERANDS = ("grad_output", "self", "target")
+# Inputs of loops that have the argument pos_weight. They are 1 if they are not given.
+_FACTORS = ("weight", "pos_weight")
 
 
 def check_reduction(op: str, reduction: Any) -> None:
@@ -78,11 +81,12 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """Make the kernel of a loss. Its arguments are some of `_OPERANDS`, an optional weight, the
+    """Make the kernel of a loss. Its arguments are some of `_OPERANDS`, optional weights, the
     reduction, and numbers.
     """
     op, names = operator.short_name, tuple([a.name for a in operator.schema.arguments])
-    inputs = tuple([name for name in names if name in _OPERANDS])
+    factors = _FACTORS if "pos_weight" in names else ()
+    inputs = tuple([name for name in names if name in _OPERANDS or name in factors])
     numbers = tuple([name for name in names if name in _NUMBERS])
     is_gradient = inputs[0] == "grad_output"
     config = BINARY if LOOPS["criterion"][loop].startswith("promoted") else UNARY
@@ -102,7 +106,9 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
     def kernel(key_set: int, *args: Any) -> Tensor:
         given = dict(zip(names, args))
-        reduction, weight = given["reduction"], given.get("weight")
+        for name in factors:
+            given[name] = 1.0 if given[name] is None else given[name]
+        reduction, weight = given["reduction"], None if factors else given.get("weight")
         check_reduction(op, reduction)
         for name in numbers:
             said, holds = _NUMBERS[name]
@@ -121,19 +127,6 @@ out = forms.out_of_functional
 
 
 # --- composed, with their own gradients -----------------------------------------------------------
-
-
-def binary_cross_entropy_with_logits(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None,
-    reduction: int,
-) -> Tensor:  # fmt: skip
-    logs = calls.log_sigmoid(self)
-    if pos_weight is not None:
-        logs = logs * ((pos_weight - 1) * target + 1)
-    each = (1 - target) * self - logs
-    if weight is not None:
-        each = each * weight
-    return reduced("binary_cross_entropy_with_logits", each, reduction)
 
 
 def soft_margin_loss(key_set: int, self: Tensor, target: Tensor, reduction: int) -> Tensor:

@@ -121,6 +121,15 @@ def _with_logits(
     return _reduced(((1 - target) * x - log) * _factor(weight), reduction)
 
 
+def _with_logits_backward(
+    grad: Any, x: Any, target: Any, weight: Any, pos_weight: Any, reduction: int
+) -> Any:
+    x, target = x.astype(np.float64), target.astype(np.float64)
+    positive, share = _factor(pos_weight) * target, 1 / (1 + np.exp(-x))
+    made = grad * ((positive + 1 - target) * share - positive) * _factor(weight)
+    return made / made.size if reduction == MEAN else made
+
+
 def _kl_div(x: Any, target: Any, reduction: int = MEAN, log_target: bool = False) -> Any:
     x, target = x.astype(np.float64), target.astype(np.float64)
     each = np.exp(target) * (target - x) if log_target else xlogy(target, target) - target * x
@@ -177,6 +186,16 @@ _BCE = [
     )
 ]
 
+_LOGITS = [
+    S(T(2, 3), T(2, 3, values=_SHARE), weight, pos_weight, reduction)
+    for reduction, weight, pos_weight in (
+        (NONE, None, None),
+        (MEAN, T(3, values="positive"), None),
+        (SUM, None, T(3, values="positive")),
+        (MEAN, T(2, 1, values="positive"), T(2, 3, values="positive")),
+    )
+]
+
 ROWS = [
     _row(
         "binary_cross_entropy",
@@ -198,18 +217,17 @@ ROWS = [
     ),
     _row(
         "binary_cross_entropy_with_logits",
-        [
-            S(T(2, 3), T(2, 3, values=_SHARE), weight, pos_weight, reduction)
-            for reduction, weight, pos_weight in (
-                (NONE, None, None),
-                (MEAN, T(3, values="positive"), None),
-                (SUM, None, T(3, values="positive")),
-                (MEAN, T(2, 1, values="positive"), T(2, 3, values="positive")),
-            )
-        ],
+        _LOGITS,
         _with_logits,
         positive=True,
         errors=_reduction("binary_cross_entropy_with_logits", T(2), T(2), None, None),
+    ),
+    _row(
+        "_binary_cross_entropy_with_logits_backward",
+        [S(T(2, 3), *_LOGITS[0].args), *[S(T(), *s.args) for s in _LOGITS[1:]]],
+        _with_logits_backward,
+        positive=True,
+        of_largest=True,
     ),
     _row(
         "cosine_embedding_loss",

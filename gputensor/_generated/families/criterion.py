@@ -107,13 +107,16 @@ def binary_cross_entropy_with_logits(
     weight of positive targets.
 
     Args:
-        input, target: (*).
+        input: (*), promoted to a common dtype, which is floating.
+        target: (*).
         weight, pos_weight: (*), optional.
         reduction: int, default 1.
     Gradient:
-        input: bce_with_logits_backward(grad, input, target, weight, pos_weight, reduction)
+        input: _binary_cross_entropy_with_logits_backward(grad, input, target, weight, pos_weight,
+            reduction)
         target: bce_with_logits_target_backward(grad, input, weight, pos_weight, reduction)
-    Native: native/criterion.py. Matches torch.binary_cross_entropy_with_logits."""
+    Kernels: kernels/cpu/criterion.py, kernels/cuda/criterion.cu. Matches
+        torch.binary_cross_entropy_with_logits."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | target._keys | (0 if weight is None else weight._keys)
@@ -134,6 +137,17 @@ def call_binary_cross_entropy_with_logits(self, target, weight=None, pos_weight=
         | (0 if pos_weight is None else pos_weight._keys) | include) & keep
     return op_binary_cross_entropy_with_logits.table[key_set](
         key_set, self, target, weight, pos_weight, reduction)
+
+op__binary_cross_entropy_with_logits_backward = _define(
+    "aten::_binary_cross_entropy_with_logits_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, int reduction) -> Tensor")
+def call__binary_cross_entropy_with_logits_backward(
+        grad_output, self, target, weight, pos_weight, reduction):
+    include, keep = _state.get()
+    key_set = (grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | (0 if pos_weight is None else pos_weight._keys)
+        | include) & keep
+    return op__binary_cross_entropy_with_logits_backward.table[key_set](
+        key_set, grad_output, self, target, weight, pos_weight, reduction)
 
 op_soft_margin_loss = _define(
     "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")

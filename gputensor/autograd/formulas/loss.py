@@ -66,16 +66,23 @@ def bce_target_double_backward(
     return _shared(-through / ((self + _LEAST) * (1 - self + _LEAST)), weight, reduction)
 
 
-def bce_with_logits_backward(
-    grad: Tensor, self: Tensor, target: Tensor, weight: Any, pos_weight: Any, reduction: int
+def bce_with_logits_double_backward(
+    through: Tensor, self: Tensor, target: Tensor, weight: Any, pos_weight: Any, reduction: int
 ) -> Tensor:
     share = calls.sigmoid(self)
-    if pos_weight is None:
-        slope = share - target
-    else:
-        positive = pos_weight * target
-        slope = (positive + 1 - target) * share - positive
-    return _shared(grad * slope, weight, reduction)
+    curve = share * (1 - share)
+    if pos_weight is not None:
+        curve = curve * ((pos_weight - 1) * target + 1)
+    return _shared(through * curve, weight, reduction)
+
+
+def bce_with_logits_target_double_backward(
+    through: Tensor, self: Tensor, weight: Any, pos_weight: Any, reduction: int
+) -> Tensor:
+    slope = -through
+    if pos_weight is not None:
+        slope = through * ((pos_weight - 1) * calls.sigmoid(self) - pos_weight)
+    return _shared(slope, weight, reduction)
 
 
 def bce_with_logits_target_backward(

@@ -165,6 +165,7 @@ RULES = {
     "aten::smooth_l1_loss_backward": "loss_backward",
     "aten::huber_loss_backward": "loss_backward",
     "aten::binary_cross_entropy_backward": "loss_backward",
+    "aten::_binary_cross_entropy_with_logits_backward": "loss_backward",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "fold",
     "aten::_rnn_layer": "composed",
     "aten::_rnn_layer_backward": "composed",

@@ -45,7 +45,8 @@
 #define CRITERION_LOOPS(X) \
   FLOATS(X, mse_loss) FLOATS(X, mse_loss_backward) FLOATS(X, smooth_l1_loss) \
   FLOATS(X, smooth_l1_loss_backward) FLOATS(X, huber_loss) FLOATS(X, huber_loss_backward) \
-  FLOATS(X, binary_cross_entropy_backward)
+  FLOATS(X, binary_cross_entropy_backward) FLOATS(X, binary_cross_entropy_with_logits) \
+  FLOATS(X, binary_cross_entropy_with_logits_backward)
 
 #define SPECIAL_LOOPS(X) \
   X(lgamma, f16) X(lgamma, bf16) X(lgamma, f32) FLOATS(X, logit) FLOATS(X, erfinv) FLOATS(X, i0) \

@@ -108,5 +108,7 @@ LOOPS = {
         "smooth_l1_loss": "promoted_real_floating",
         "smooth_l1_loss_backward": "promoted_real_floating", "huber_loss": "promoted_real_floating",
         "huber_loss_backward": "promoted_real_floating", "binary_cross_entropy": "real_floating",
-        "binary_cross_entropy_backward": "real_floating"},
+        "binary_cross_entropy_backward": "real_floating",
+        "binary_cross_entropy_with_logits": "promoted_real_floating",
+        "binary_cross_entropy_with_logits_backward": "promoted_real_floating"},
 }

@@ -31,6 +31,19 @@ def _binary_cross_entropy(x: Any, target: Any) -> Any:
     return (target - 1) * rest - target * np.maximum(np.log(x), -100)
 
 
+def _with_logits(x: Any, target: Any, weight: Any, pos_weight: Any) -> Any:
+    log = np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))  # of the sigmoid
+    return ((1 - target) * x - log * ((pos_weight - 1) * target + 1)) * weight
+
+
+def _with_logits_backward(
+    grad: Any, x: Any, target: Any, weight: Any, pos_weight: Any, share: Any
+) -> Any:
+    sigmoid = 1 / (1 + np.exp(-x))
+    slope = sigmoid - target - (pos_weight - 1) * target * (1 - sigmoid)
+    return share * grad * weight * slope
+
+
 def _mse(x: Any, target: Any) -> Any:
     difference = x - target
     return difference * difference
@@ -57,6 +70,8 @@ LOOPS: dict[str, Callable[..., Any]] = {
     "binary_cross_entropy_backward": lambda grad, x, target, share: (
         share * grad * (x - target) / np.maximum((1 - x) * x, 1e-12)
     ),
+    "binary_cross_entropy_with_logits": _with_logits,
+    "binary_cross_entropy_with_logits_backward": _with_logits_backward,
     "huber_loss": _huber,
     "huber_loss_backward": lambda grad, x, target, share, delta: (
         share * grad * np.minimum(np.maximum(x - target, -delta), delta)

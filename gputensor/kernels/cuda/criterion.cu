@@ -30,6 +30,22 @@ struct binary_cross_entropy_backward : takes<3, 1> {
   }
 };
 
+// Weights that are not given are 1.
+struct binary_cross_entropy_with_logits : takes<4, 0> {
+  template <class T> static DEVICE T of(T x, T target, T weight, T pos_weight) {
+    const T log = (x > 0 ? 0 : x) - math_log1p(math_exp(-math_abs(x)));  // of the sigmoid
+    return ((1 - target) * x - log * ((pos_weight - 1) * target + 1)) * weight;
+  }
+};
+
+struct binary_cross_entropy_with_logits_backward : takes<5, 1> {
+  template <class T> static DEVICE T of(T grad, T x, T target, T weight, T pos_weight, T share) {
+    const T sigmoid = 1 / (1 + math_exp(-x));
+    const T slope = sigmoid - target - (pos_weight - 1) * target * (1 - sigmoid);
+    return share * grad * weight * slope;
+  }
+};
+
 struct huber_loss : takes<2, 1> {
   template <class T> static DEVICE T of(T x, T target, T delta) {
     const T apart = math_abs(x - target);

@@ -34,7 +34,8 @@ _INPUTS = {
 # Families that move or cast elements without computing.
 _MOVING = frozenset(("where", "fill", "copy"))
 _UNPLANNED = frozenset(("fill", "copy"))
-_CODES = Struct("<IiiI4i").pack
+# The keys are the numbers of dtype codes.
+_CODES = {count: Struct(f"<IiiI{count}i").pack for count in (4, 8)}
 _NUMEL = Struct("<II").pack
 _ROWS = Struct("<IIII4I4Iii").pack
 _TURNED = Struct("<II4I4Iii").pack
@@ -304,7 +305,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
         )  # fmt: skip
     each, dims = launch.STRIDED_UNROLL, launch.dims_for(op, shape)
     walks = [s or (0,) * len(shape) for s in strides]
-    head = _CODES(numel, len(shape), common.code, kind.given, *kind.codes)
+    head = _CODES[len(kind.codes)](numel, len(shape), common.code, kind.given, *kind.codes)
     threads = launch.threads_for(numel, each)
     return launch.Launch(
         family, kind.entry, kind.defines(dims), launch.blocks_for(numel, threads * each), threads,
@@ -346,7 +347,8 @@ class Kind:
         self.packers = packers_of(family, op, self.layout, self.scalar, common, strides)
         self.values: list[bytes] = [numbers.EMPTY] * sum(slots(family, op))
         self.given: int = sum([1 << slot for slot, source, _ in self.packers if source >= 0])
-        self.codes: list[int] = [d.code for d in dtypes] + [0] * (4 - len(dtypes))
+        missing = (4 if len(dtypes) <= 4 else 8) - len(dtypes)
+        self.codes: list[int] = [d.code for d in dtypes] + [0] * missing
         packs = launch.UNARY_PACKS if len(dtypes) < 3 else launch.BINARY_PACKS
         self.per_thread: int = launch.PACK_BYTES // _itemsize(self.scalar) * packs
         self.by_dims: dict[int, variants.Defines] = {}
@@ -444,6 +446,6 @@ def _number(
             return numbers.stored(common)
     # With f16 and bf16 operands, arithmetic converts a number to f32. A comparison rounds the
     # number to the operands' dtype instead, as NumPy does.
-    arg = ("condition", "self", "other", "third input")[k + (family != "where")]
+    arg = ("condition", "self", "other", "third input")[min(k + (family != "where"), 3)]
     is_rounded = family in ("comparison", "where")
     return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

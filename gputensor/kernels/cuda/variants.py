@@ -20,7 +20,9 @@ from ...core.dtype_rules import RULES
 
 Defines = dict[str, str]
 
-FEW_DIMS, MANY_DIMS = 8, 64
+# The limits on dimensions of strided entries. A coalesced layout of more than 56 dimensions has at
+# least 2^57 elements. With 56 dimensions, the parameters of six operands fit into 4 KiB.
+FEW_DIMS, MANY_DIMS = 8, 56
 WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}

@@ -1409,6 +1409,26 @@ def records_TTPVVVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTTOOV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
+        if d is not None and d._autograd is not None:
+            check_constant(operator, 3, d)
+        if e is not None and e._autograd is not None:
+            check_constant(operator, 4, e)
+        if (a._autograd is None and b._autograd is None
+                and c._autograd is None or (node := record(kind, a, b, c)) is None):
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        keep(node, a, b, c, d, e, f)
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTTOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
         key_set &= BELOW_AUTOGRAD

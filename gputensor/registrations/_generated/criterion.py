@@ -2,11 +2,12 @@
 """Registrations of the operators of native/criterion.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    binary_cross_entropy_backward, huber_loss_backward, mse_loss_backward, smooth_l1_loss_backward,
-    soft_margin_loss_backward)
+    _binary_cross_entropy_with_logits_backward, binary_cross_entropy_backward, huber_loss_backward,
+    mse_loss_backward, smooth_l1_loss_backward, soft_margin_loss_backward)
 from ...autograd.formulas.loss import (
-    bce_double_backward, bce_target_backward, bce_target_double_backward, bce_with_logits_backward,
-    bce_with_logits_target_backward, huber_double_backward, mse_double_backward,
+    bce_double_backward, bce_target_backward, bce_target_double_backward,
+    bce_with_logits_double_backward, bce_with_logits_target_backward,
+    bce_with_logits_target_double_backward, huber_double_backward, mse_double_backward,
     smooth_l1_double_backward)
 from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save, save_number as _kept
@@ -38,11 +39,15 @@ def install() -> None:
     bind(
         _ops.binary_cross_entropy_backward, native.functional, "binary_cross_entropy_backward",
         BinaryCrossEntropyBackwardBackward0)
-    impl(
-        _ops.binary_cross_entropy_with_logits, "CompositeExplicitAutograd",
-        native.binary_cross_entropy_with_logits, BinaryCrossEntropyWithLogitsBackward0,
-        casts("fp32"))
-    out_of(_ops.binary_cross_entropy_with_logits_out, _ops.binary_cross_entropy_with_logits)
+    bind(
+        _ops.binary_cross_entropy_with_logits, native.functional,
+        "binary_cross_entropy_with_logits", BinaryCrossEntropyWithLogitsBackward0, casts("fp32"))
+    bind(
+        _ops.binary_cross_entropy_with_logits_out, native.out, "binary_cross_entropy_with_logits",
+        counts, refuses_out)
+    bind(
+        _ops._binary_cross_entropy_with_logits_backward, native.functional,
+        "binary_cross_entropy_with_logits_backward", BinaryCrossEntropyWithLogitsBackwardBackward0)
     impl(
         _ops.soft_margin_loss, "CompositeExplicitAutograd", native.soft_margin_loss,
         SoftMarginLossBackward0, casts("fp32"))
@@ -332,7 +337,8 @@ class BinaryCrossEntropyWithLogitsBackward0(_Node):  # binary_cross_entropy_with
             target = node.saved_target.unpack(node)
             weight = node.saved_weight.unpack(node)
             pos_weight = node.saved_pos_weight.unpack(node)
-            grad_self = bce_with_logits_backward(grad, self, target, weight, pos_weight, reduction)
+            grad_self = _binary_cross_entropy_with_logits_backward(
+                grad, self, target, weight, pos_weight, reduction)
         if to_target is not None:
             reduction = node.saved_reduction
             self = node.saved_self.unpack(node)
@@ -342,6 +348,54 @@ class BinaryCrossEntropyWithLogitsBackward0(_Node):  # binary_cross_entropy_with
         return grad_self, grad_target
     def release(node):
         node.saved_self = node.saved_target = node.saved_weight = node.saved_pos_weight = _FREED
+
+class BinaryCrossEntropyWithLogitsBackwardBackward0(_Node):
+    __slots__ = (
+        "saved_self", "saved_target", "saved_weight", "saved_pos_weight", "saved_grad_output",
+        "saved_reduction")
+    saved = ("saved_self", "saved_target", "saved_weight", "saved_pos_weight", "saved_grad_output")
+    inputs = ("grad_output", "self", "target")
+    def keep(node, grad_output, self, target, weight, pos_weight, reduction):
+        node.saved_self = _save(self)
+        if node.edges[0] is not None or node.edges[1] is not None:
+            node.saved_target = _save(target)
+        node.saved_weight = _save(weight)
+        node.saved_pos_weight = _save(pos_weight)
+        if node.edges[1] is not None or node.edges[2] is not None:
+            node.saved_grad_output = _save(grad_output)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
+    def backward(node, grad):
+        to_grad_output, to_self, to_target = node.edges
+        grad_grad_output = grad_self = grad_target = None
+        if to_grad_output is not None:
+            reduction = node.saved_reduction
+            self = node.saved_self.unpack(node)
+            target = node.saved_target.unpack(node)
+            weight = node.saved_weight.unpack(node)
+            pos_weight = node.saved_pos_weight.unpack(node)
+            grad_grad_output = _binary_cross_entropy_with_logits_backward(
+                grad, self, target, weight, pos_weight, reduction)
+        if to_self is not None:
+            reduction = node.saved_reduction
+            grad_output = node.saved_grad_output.unpack(node)
+            self = node.saved_self.unpack(node)
+            target = node.saved_target.unpack(node)
+            weight = node.saved_weight.unpack(node)
+            pos_weight = node.saved_pos_weight.unpack(node)
+            grad_self = bce_with_logits_double_backward(
+                grad * grad_output, self, target, weight, pos_weight, reduction)
+        if to_target is not None:
+            reduction = node.saved_reduction
+            grad_output = node.saved_grad_output.unpack(node)
+            self = node.saved_self.unpack(node)
+            weight = node.saved_weight.unpack(node)
+            pos_weight = node.saved_pos_weight.unpack(node)
+            grad_target = bce_with_logits_target_double_backward(
+                grad * grad_output, self, weight, pos_weight, reduction)
+        return grad_grad_output, grad_self, grad_target
+    def release(node):
+        node.saved_self = node.saved_target = node.saved_weight = node.saved_pos_weight = _FREED
+        node.saved_grad_output = _FREED
 
 class SoftMarginLossBackward0(_Node):  # soft_margin_loss
     __slots__ = ("saved_self", "saved_target", "saved_reduction")

@@ -51,7 +51,7 @@ REGISTERS = {
     "ternary_contiguous": 72, "ternary_strided": 96, "scan_strided": 128,
     "moments_rows": 104, "moments_columns": 72, "moments_strided": 64, "moments_parts": 56,
     "dropout_contiguous": 40, "dropout_strided": 40, "triangle_rows": 64, "triangle_strided": 64,
-    "criterion_contiguous": 56, "criterion_strided": 72,
+    "criterion_contiguous": 64, "criterion_strided": 80,
 }  # fmt: skip
 
 # Functors that the compiler does not inline: registers that a call saves to memory count as

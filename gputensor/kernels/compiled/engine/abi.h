@@ -43,7 +43,7 @@ typedef void (*Loop)(char* const* data, const i64* step, i64 n, const Scalar* sc
 
 struct LoopEntry {
   const char* name;
-  byte input[3], result, common;  // dtypes of each input, of the result, and of the computation
+  byte input[5], result, common;  // dtypes of each input, of the result, and of the computation
   byte inputs, scalars;             // the number of inputs
   Loop loop;
   // if not null: true if the loop accepts these n dense elements as its second input

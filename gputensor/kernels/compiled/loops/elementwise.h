@@ -40,15 +40,19 @@ template <class F, int SCALARS, class A, class... X> DEVICE auto call(const A* s
   }
 }
 
-template <class F, int SCALARS, int INPUTS, class A> auto called() {
+// places_to<N>() is a places<0, 1, …, N - 1>.
+template <int... K> struct places {};
+template <int N, int... K> struct places_up_to : places_up_to<N - 1, N - 1, K...> {};
+template <int... K> struct places_up_to<0, K...> { typedef places<K...> type; };
+template <int N> using places_to = typename places_up_to<N>::type;
+
+template <class F, int SCALARS, class A, int... K> auto called_with(places<K...>) {
   const A *s = nullptr, x{};
-  if constexpr (INPUTS == 1) {
-    return call<F, SCALARS>(s, x);
-  } else if constexpr (INPUTS == 2) {
-    return call<F, SCALARS>(s, x, x);
-  } else {
-    return call<F, SCALARS>(s, x, x, x);
-  }
+  return call<F, SCALARS>(s, ((void)K, x)...);
+}
+
+template <class F, int SCALARS, int INPUTS, class A> auto called() {
+  return called_with<F, SCALARS, A>(places_to<INPUTS>());
 }
 
 // Functors with a slow form for rare elements: see Note [Rare elements] in elementary.cuh.
@@ -116,15 +120,37 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   }
 }
 
+// The loop of a functor with more than three inputs.
+template <class F, int SCALARS, class T, int MASK, int... K>
+static void many_loop(char* const* data, i64 n, const acc<T>* s, places<K...>) {
+  typedef acc<T> A;
+  const T* const in[] = {(const T*)data[K + 1]...};
+  const A one[] = {MASK >> K & 1 ? *(const A*)data[K + 1] : A{}...};
+  typedef decltype(called<F, SCALARS, sizeof...(K), A>()) R;
+  typename result_of<R, T>::type* out = (typename result_of<R, T>::type*)data[0];
+#pragma GCC ivdep
+  for (i64 i = 0; i < n; ++i)
+    out[i] = cast<T>(call<F, SCALARS>(s, (MASK >> K & 1 ? one[K] : cast<A>(in[K][i]))...));
+}
+
+template <class F, int SCALARS, class T, int INPUTS, int MASK>
+static void loop_of(char* const* data, i64 n, const acc<T>* s) {
+  if constexpr (INPUTS > 3) {
+    many_loop<F, SCALARS, T, MASK>(data, n, s, places_to<INPUTS>());
+  } else {
+    dense_loop<F, SCALARS, T, INPUTS, MASK>(data, n, s);
+  }
+}
+
 // f16 and bf16 through the loop of f32, some elements at a time, which stay in the first-level
 // cache.
 template <class T, bool GIVES_BOOL>
 static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const i64* step, i64 n,
                       const Scalar* scalars) {
   constexpr i64 SOME = 256;
-  alignas(64) f32 wide[4][SOME];
-  char* at[4];
-  i64 steps[4] = {GIVES_BOOL ? 1 : 4};
+  alignas(64) f32 wide[6][SOME];
+  char* at[6];
+  i64 steps[6] = {GIVES_BOOL ? 1 : 4};
   for (int k = 1; k <= inputs; ++k) {  // a single value is already f32
     at[k] = step[k] ? (char*)wide[k] : data[k];
     steps[k] = step[k] ? 4 : 0;
@@ -232,7 +258,7 @@ static void repeating_loop(char* const* data, const i64* step, i64 n, const acc<
     at[0] = data[0] + i * sizeof(typename result_of<R, T>::type);
     for (int k = 1; k <= INPUTS; ++k)
       at[k] = step[k] ? data[k] + i * sizeof(T) : (char*)repeated[k - 1];
-    dense_loop<F, SCALARS, T, INPUTS, 0>(at, n - i < SOME ? n - i : SOME, s);
+    loop_of<F, SCALARS, T, INPUTS, 0>(at, n - i < SOME ? n - i : SOME, s);
   }
 }
 
@@ -263,7 +289,7 @@ static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalar
   } else if constexpr (!is_half<T>) {
     int mask = 0;
     for (int k = 0; k < INPUTS; ++k) mask |= step[k + 1] ? 0 : 1 << k;
-    if (mask == 0) return dense_loop<F, SCALARS, T, INPUTS, 0>(data, n, s);
+    if (mask == 0) return loop_of<F, SCALARS, T, INPUTS, 0>(data, n, s);
     if constexpr (INPUTS == 2 && !repeats_values<F>) {
       if (mask == 2) return dense_loop<F, SCALARS, T, INPUTS, 2>(data, n, s);
       if (commutes<F> && mask == 1) {
@@ -273,6 +299,10 @@ static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalar
     } else if constexpr (INPUTS == 3) {
       if (mask == 4) return dense_loop<F, SCALARS, T, INPUTS, 4>(data, n, s);
       if (mask == 6) return dense_loop<F, SCALARS, T, INPUTS, 6>(data, n, s);
+    } else if constexpr (INPUTS > 3) {  // the last two inputs, weights, are numbers
+      constexpr int WEIGHTS = 3 << (INPUTS - 2), AND_FIRST = WEIGHTS | 1;
+      if (mask == WEIGHTS) return loop_of<F, SCALARS, T, INPUTS, WEIGHTS>(data, n, s);
+      if (mask == AND_FIRST) return loop_of<F, SCALARS, T, INPUTS, AND_FIRST>(data, n, s);
     }
     repeating_loop<F, SCALARS, T, INPUTS>(data, step, n, s);
   }
@@ -282,7 +312,8 @@ template <class F, int INPUTS, int SCALARS, class T>
 constexpr abi::LoopEntry entry(const char* name) {
   typedef decltype(called<F, SCALARS, INPUTS, acc<T>>()) R;
   typedef typename result_of<R, T>::type To;
-  return {name, {code_of<T>, code_of<T>, code_of<T>}, code_of<To>, code_of<T>, INPUTS, SCALARS,
+  constexpr abi::byte of = code_of<T>;
+  return {name, {of, of, of, of, of}, code_of<To>, code_of<T>, INPUTS, SCALARS,
           loop<F, SCALARS, T, INPUTS>};
 }
 

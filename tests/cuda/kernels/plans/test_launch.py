@@ -154,7 +154,7 @@ def test_empty_layouts_launch_nothing() -> None:
 def test_what_has_no_kernel_says_so() -> None:
     with pytest.raises(errors.DtypeError, match="exp: no CUDA kernel computes in i32"):
         binding.bind("unary", "exp", dense(4, I32, I32))
-    with pytest.raises(errors.ShapeError, match="at most 64 dimensions"):
+    with pytest.raises(errors.ShapeError, match="at most 56 dimensions"):
         binding.bind("copy", "copy", Layout((2,) * 65, [(4,) * 65, (0,) * 65], [F32, F32], F32))
 
 
@@ -206,11 +206,16 @@ def test_parameters_of_a_strided_launch() -> None:
 
 def test_the_largest_parameters_fit() -> None:
     """A kernel accepts 4 KiB on every architecture and driver."""
-    shape, walk = (1,) * 64, tuple(3 * 4**d for d in range(20)) + (4,) * 44
+    shape, walk = (1,) * 56, tuple(3 * 4**d for d in range(20)) + (4,) * 36
     where = binding.bind(
         "where", "where", Layout((2,) * 30, [walk[:30]] * 4, [F32, BOOL, F32, F32], F32)
     )
     assert len(where.pack((0, 0, 0, 0))) <= 4096
+    loss = binding.bind(
+        "criterion", "binary_cross_entropy_with_logits_backward",
+        Layout((2,) * 30, [walk[:30]] * 6, [F32] * 6, F32),
+    )  # fmt: skip
+    assert len(loss.pack((0,) * 6, (1.0,))) <= 4096
     whole = reduce_launch.Reduce(
         "sum", Layout((), [(), ()], [F32, F32], F32), shape, (walk, walk), shape[:20], walk[:20]
     )

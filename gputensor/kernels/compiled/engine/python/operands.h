@@ -22,7 +22,7 @@ namespace engine {
 // Below this number of elements the interpreter's lock is kept: releasing it costs as much as the
 // work.
 constexpr i64 KEEP_LOCK = 1 << 14;
-constexpr int MOST_INPUTS = 3;
+constexpr int MOST_INPUTS = 5;
 constexpr int NUMBER = -1;  // in place of an operand's dtype: a number
 extern const int ITEMSIZE[];
 

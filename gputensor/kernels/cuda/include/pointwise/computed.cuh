@@ -1,4 +1,4 @@
-// Pointwise operators with one to three inputs and any number of scalars. The functor declares both
+// Pointwise operators with one to five inputs and any number of scalars. The functor declares both
 // numbers:
 //
 //   struct leaky_relu : takes<1, 1> {

@@ -3,7 +3,7 @@
 // Note [Operand kinds]: three properties of each operand are -D, chosen by pointwise_plan.py: its
 // type, its kind along the row of out that a thread processes, and the elements of one access. So
 // no element needs a test. Outputs come first and always have the kind RUN. Operators have one
-// output and up to three inputs; a chain has any number of both. A unit has as many elements as the
+// output and up to five inputs; a chain has any number of both. A unit has as many elements as the
 // widest operand has in 16 bytes, or fewer. Each operand is accessed at its own width, and
 // unaligned operands by narrower accesses.
 #ifndef GPUTENSOR_OPERANDS

@@ -35,14 +35,14 @@ template <int OPERANDS> struct dimension {
 // outputs first. Input k is operand OPERANDS - inputs + k, or value[k] if bit k of `numbers` is
 // set. The scalars of the operator follow the inputs' slots.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
-  static constexpr int operands = OPERANDS, dims = MAX_DIMS;
+  static constexpr int operands = OPERANDS, dims = MAX_DIMS, codes = OPERANDS > 4 ? 8 : 4;
   char* data[OPERANDS];
   value_slot value[VALUES];
   u32 numel;
   i32 ndim;
   i32 common;
   u32 numbers;
-  i32 code[4];
+  i32 code[codes];
   dimension<OPERANDS> dim[MAX_DIMS];
 };
 

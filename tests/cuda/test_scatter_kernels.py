@@ -12,7 +12,7 @@ from gputensor.core.dtype import STORED
 from gputensor.kernels.cuda import launch
 from gputensor.runtime.emulator import settings
 
-from ..support import requires_emulator
+from .support import requires_emulator
 
 pytestmark = [
     requires_emulator,

@@ -8,7 +8,7 @@ from scipy.special import zeta
 
 import gputensor as gt
 
-from ..support import requires_emulator
+from ..cuda.support import requires_emulator
 
 
 @requires_emulator
