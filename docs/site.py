@@ -251,7 +251,7 @@ def _typed() -> dict[tuple[bool, str], list[ast.FunctionDef]]:
     function for each overload."""
     found: dict[tuple[bool, str], list[ast.FunctionDef]] = {}
     for name in ("functions", "methods"):
-        path = Path(index.__file__).with_name(f"{name}.pyi")
+        path = Path(gt.__file__).parent / "_generated" / f"{name}.pyi"
         for node in ast.walk(
             ast.parse(path.read_text(encoding="utf-8").replace("_Number", "Number"))
         ):

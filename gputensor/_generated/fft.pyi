@@ -10,51 +10,41 @@ from ..tensor.tensor import Tensor
 
 _Number: TypeAlias = int | float | builtins.complex
 
-def fft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
-def fft2(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+def fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] = ...) -> Tensor: ...
 def fftfreq(
         n: int, d: float = 1.0, *, dtype: dtype | None = None, layout: layout | None = None,
         device: device | str | int | None = None, pin_memory: bool | None = None,
         requires_grad: bool = False, out: Tensor | None = None) -> Tensor: ...
-def fftn(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
-        norm: str | None = None, *, out: Tensor | None = None,
-        axis: int | Sequence[int] | None = ...) -> Tensor: ...
+def fftn(input: Tensor, s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+        out: Tensor | None = None, axis: int | Sequence[int] | None = ...) -> Tensor: ...
 def fftshift(
         input: Tensor, dim: int | Sequence[int] | None = None, *,
         axis: int | Sequence[int] | None = ...) -> Tensor: ...
-def hfft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
-def hfft2(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+def hfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] = ...) -> Tensor: ...
-def hfftn(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
-        norm: str | None = None, *, out: Tensor | None = None,
-        axis: int | Sequence[int] | None = ...) -> Tensor: ...
-def ifft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def hfftn(input: Tensor, s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+        out: Tensor | None = None, axis: int | Sequence[int] | None = ...) -> Tensor: ...
+def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
-def ifft2(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+def ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] = ...) -> Tensor: ...
-def ifftn(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
-        norm: str | None = None, *, out: Tensor | None = None,
-        axis: int | Sequence[int] | None = ...) -> Tensor: ...
+def ifftn(input: Tensor, s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+        out: Tensor | None = None, axis: int | Sequence[int] | None = ...) -> Tensor: ...
 def ifftshift(
         input: Tensor, dim: int | Sequence[int] | None = None, *,
         axis: int | Sequence[int] | None = ...) -> Tensor: ...
-def ihfft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
 def ihfft2(
         input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
@@ -64,8 +54,7 @@ def ihfftn(
         input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] | None = ...) -> Tensor: ...
-def irfft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
 def irfft2(
         input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
@@ -75,18 +64,15 @@ def irfftn(
         input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] | None = ...) -> Tensor: ...
-def rfft(
-        input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         out: Tensor | None = None, axis: int = ...) -> Tensor: ...
-def rfft2(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
+def rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1),
         norm: str | None = None, *, out: Tensor | None = None,
         axis: int | Sequence[int] = ...) -> Tensor: ...
 def rfftfreq(
         n: int, d: float = 1.0, *, dtype: dtype | None = None, layout: layout | None = None,
         device: device | str | int | None = None, pin_memory: bool | None = None,
         requires_grad: bool = False, out: Tensor | None = None) -> Tensor: ...
-def rfftn(
-        input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None,
-        norm: str | None = None, *, out: Tensor | None = None,
-        axis: int | Sequence[int] | None = ...) -> Tensor: ...
+def rfftn(input: Tensor, s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None, norm: str | None = None, *,
+        out: Tensor | None = None, axis: int | Sequence[int] | None = ...) -> Tensor: ...

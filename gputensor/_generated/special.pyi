@@ -71,8 +71,7 @@ def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def xlog1py(
         input: Tensor | _Number, other: Tensor | _Number, *,
         out: Tensor | None = None) -> Tensor: ...
-def zeta(
-        input: Tensor | _Number, other: Tensor | _Number, *,
+def zeta(input: Tensor | _Number, other: Tensor | _Number, *,
         out: Tensor | None = None) -> Tensor: ...
 expit = sigmoid
 gammainc = igamma

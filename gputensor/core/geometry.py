@@ -56,7 +56,8 @@ class Size(tuple[int, ...]):
     def __mul__(self, count: SupportsIndex, /) -> Size:
         return Size(tuple.__mul__(self, count))
 
-    __rmul__ = __mul__
+    def __rmul__(self, count: SupportsIndex, /) -> Size:
+        return self * count
 
 
 # CPU memory of at least this number of bytes comes from the allocator, which aligns it. Smaller

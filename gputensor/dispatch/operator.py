@@ -22,7 +22,7 @@ from .boxing import adapters
 from . import keys, tls
 from .keys import DispatchKey
 from .precedence import Slots
-from .registered import Kernel, Registered
+from .registered import Definition, Kernel, Kernels, Registered
 
 if TYPE_CHECKING:
     from .boxing.calling import Signature
@@ -65,6 +65,9 @@ class Table(dict[int, Callable[..., Any]], Slots):
         "short", "learners",
     )  # fmt: skip
     operator: Operator
+    definition: Definition | None
+    kernels: Kernels
+    fallbacks: Mapping[DispatchKey, Kernel]
     n_tensors: int
     learners: dict[str, Callable[..., Any]]
 

@@ -99,6 +99,8 @@ class Registered:
     """One overload of an operator, such as `aten::add.Tensor`: its name, definition and kernels."""
 
     __slots__ = ("name", "overload", "kernels", "definition", "__weakref__")
+    name: str
+    overload: str
 
     def __init__(self, name: str, overload: str) -> None:
         self.name, self.overload = name, overload

@@ -18,6 +18,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..dispatch import backend_select
 from ..runtime import cpu
+from ..structured import arguments
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
 from .numpy.bridge import array_of, from_numpy, over_copy
@@ -76,14 +77,16 @@ def of_type(args: tuple[Any, ...], dtype: dtype, place: Any) -> Tensor:
     elements; or sizes, whose elements are not initialised. None is the empty tensor.
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
+    place = place if place is None else device(place)
     if len(args) == 1 and isinstance(args[0], Tensor):
         x = args[0]
         is_alike = x._geometry.dtype is dtype and place in (None, x._device)
         return calls.alias(x) if is_alike else tensor(x, dtype=dtype, device=place)
     if len(args) == 1 and not isinstance(args[0], (int, np.integer, Size)):
         return tensor(args[0], dtype=dtype, device=place)
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
-    return calls.empty_memory_format(tuple(map(int, sizes)), dtype, None, place, None, None)
+    given = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
+    sizes = arguments.sizes("new", given)
+    return calls.empty_memory_format(sizes, dtype, None, place, None, None)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:

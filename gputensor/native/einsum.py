@@ -32,7 +32,10 @@ def einsum(
     if len(tensors) == 2 and path is None:
         product = _of_pair(equation, *[x._geometry.sizes for x in tensors])
         if product is not None:
-            return _multiplied(product, *tensors)
+            made = _multiplied(product, *tensors)
+            sizes = made._geometry.sizes
+            # A view has PyTorch's strides also in dimensions of size 1.
+            return calls.view(made, sizes) if 1 in sizes else made
     terms, _ = _parsed(equation)
     if len(terms) != len(tensors):
         raise _bad(f"have {len(tensors)} terms, as there are operands", equation)

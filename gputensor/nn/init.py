@@ -7,6 +7,7 @@ Source: torch/nn/init.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import no_grad
@@ -226,14 +227,17 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 # The names before PyTorch 0.4.
-uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform = (
-    renamed(of.__name__.removesuffix("_"), of)
-    for of in (uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_,
-               kaiming_uniform_)
-)  # fmt: skip
-kaiming_normal, orthogonal, sparse = (
-    renamed(of.__name__.removesuffix("_"), of) for of in (kaiming_normal_, orthogonal_, sparse_)
-)
+uniform: Callable[..., Tensor] = renamed("uniform", uniform_)
+normal: Callable[..., Tensor] = renamed("normal", normal_)
+constant: Callable[..., Tensor] = renamed("constant", constant_)
+eye: Callable[..., Tensor] = renamed("eye", eye_)
+dirac: Callable[..., Tensor] = renamed("dirac", dirac_)
+xavier_uniform: Callable[..., Tensor] = renamed("xavier_uniform", xavier_uniform_)
+xavier_normal: Callable[..., Tensor] = renamed("xavier_normal", xavier_normal_)
+kaiming_uniform: Callable[..., Tensor] = renamed("kaiming_uniform", kaiming_uniform_)
+kaiming_normal: Callable[..., Tensor] = renamed("kaiming_normal", kaiming_normal_)
+orthogonal: Callable[..., Tensor] = renamed("orthogonal", orthogonal_)
+sparse: Callable[..., Tensor] = renamed("sparse", sparse_)
 
 
 # Private functions that the libraries timm and transformers use. They may change.

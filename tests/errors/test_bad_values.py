@@ -211,7 +211,7 @@ NOT_SWEPT = """
     is_complex is_floating_point is_inference is_signed long nelement numel retain_grad short
     ndimension seed storage_offset tolist untyped_storage
     DeviceProperties get_arch_list get_rng_state_all init is_initialized is_tf32_supported seed_all
-    const_data_ptr is_distributed is_shared share_memory_ storage
+    const_data_ptr is_distributed is_shared share_memory_ storage clip_grad_norm
 """.split()
 
 

@@ -108,6 +108,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "is_same_size": _of(gt.is_same_size, _x, _x),
     "Tensor.is_same_size": _method("is_same_size", _x()),
     "Tensor.new_tensor": _method("new_tensor", [1.0, 2.0]),
+    "Tensor.new": _method("new", 2, 3),
     "Tensor.astype": _method("astype", gt.float64, copy=False),
     "Tensor.copy": _method("copy"),
     "result_type": _of(gt.result_type, _x, 1.5),

@@ -20,7 +20,10 @@ ROOMS = (
     "codegen", "gputensor/native", "gputensor/structured", "gputensor/kernels",
     "gputensor/fallbacks", "gputensor/makers",
 )  # fmt: skip
-FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+FILES = sorted(
+    path for room in ROOMS for path in (ROOT / room).rglob("*.py")
+    if "_generated" not in path.parts
+)  # fmt: skip
 # Lists of operators of the binary family in files that the pointwise families share, with the
 # reasons.
 KNOWN = {

@@ -12,9 +12,8 @@ from ...dispatch.tls import state as _state
 op_empty_memory_format = _define(
     "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core",))
-def empty(
-        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-        requires_grad=False):
+def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        memory_format=None, requires_grad=False):
     """An uninitialised tensor.
 
     Args:
@@ -250,8 +249,7 @@ def call_new_empty_strided(
 
 op_zeros = _define(
     "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
-def zeros(
-        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+def zeros(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
     """A tensor of zeros.
 
@@ -397,8 +395,7 @@ def call_new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=
 
 op_ones = _define(
     "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
-def ones(
-        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+def ones(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
     """A tensor of ones.
 
@@ -544,8 +541,7 @@ def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=N
 op_full = _define(
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
-def full(
-        size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
     """A tensor filled with one value, in the value's dtype unless dtype is given.
 

@@ -23,8 +23,7 @@ op_std_correction = _define(
 op_std_correction_out = _define(
     "aten::std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def std(
-        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
         keepdims=None):
     """Standard deviation of all elements, or along dimensions.
 
@@ -202,8 +201,7 @@ op_var_correction = _define(
 op_var_correction_out = _define(
     "aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def var(
-        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
         keepdims=None):
     """Variance of all elements, or along dimensions.
 

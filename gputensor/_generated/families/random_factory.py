@@ -21,8 +21,7 @@ op_rand_out = _define(
 op_rand_generator_out = _define(
     "aten::rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
-def rand(
-        *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+def rand(*args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False, out=None):
     """Uniform numbers in [0, 1), the same on every device for the same seed.
 
@@ -138,8 +137,7 @@ op_randn_out = _define(
 op_randn_generator_out = _define(
     "aten::randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
-def randn(
-        *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+def randn(*args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False, out=None):
     """Normal numbers of mean 0 and variance 1. The variance of a complex number is that of both
     parts together.

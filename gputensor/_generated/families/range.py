@@ -306,8 +306,7 @@ op_eye_m = _define(
     "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 op_eye_out = _define("aten::eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)")
 op_eye_m_out = _define("aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)")
-def eye(
-        n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
+def eye(n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
         out=None):
     """Ones on the diagonal of an n by m matrix, zeros elsewhere; m is n unless given.
 

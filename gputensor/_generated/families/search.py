@@ -120,8 +120,7 @@ op_isin_Tensor_Scalar = _define(
     "aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor")
 op_isin_Scalar_Tensor = _define(
     "aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor")
-def isin(
-        elements=None, test_elements=None, *, assume_unique=False, invert=False, test_element=None,
+def isin(elements=None, test_elements=None, *, assume_unique=False, invert=False, test_element=None,
         element=None, out=None):
     """True where an element is one of test_elements, or with invert where it is none of them.
 

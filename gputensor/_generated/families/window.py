@@ -199,9 +199,8 @@ def call_stft(
 
 op_istft = _define(
     "aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor")
-def istft(
-        input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False,
-        onesided=None, length=None, return_complex=False):
+def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
+        normalized=False, onesided=None, length=None, return_complex=False):
     """The inverse of stft.
 
     Args:

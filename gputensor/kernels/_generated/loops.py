@@ -38,8 +38,7 @@ LOOPS = {
         "_prelu_kernel": "real_floating", "_gated": "real_floating",
         "log_sigmoid_backward": "real_floating", "sigmoid_backward": "floating_only",
         "tanh_backward": "floating_only"},
-    "unary": {
-        "neg": "no_bool", "conj_physical": "conjugated", "abs": "complex_to_real_or_float8",
+    "unary": {"neg": "no_bool", "conj_physical": "conjugated", "abs": "complex_to_real_or_float8",
         "exp": "floating", "relu": "numeric_real", "acos": "floating", "acosh": "floating",
         "angle": "floating_to_real", "asin": "floating", "asinh": "floating", "atan": "floating",
         "atanh": "floating", "bitwise_not": "bits", "ceil": "numeric_real", "cos": "floating",
@@ -96,8 +95,7 @@ LOOPS = {
         "amax": "real", "amin": "real", "any": "any", "all": "any"},
     "matmul": {"mm": "same", "addmm": "same"},
     "argreduce": {"argmax": "places", "argmin": "places", "max": "real", "min": "real"},
-    "scan": {
-        "cumsum": "running", "cumprod": "running", "logcumsumexp": "floating_only",
+    "scan": {"cumsum": "running", "cumprod": "running", "logcumsumexp": "floating_only",
         "cummax": "real", "cummin": "real"},
     "softmax": {
         "softmax": "real_floating", "softmax_backward": "real_floating",

@@ -1,7 +1,7 @@
 // out[the position given by the indices for i] = op::OP(out there, v[i])           family: scatter
 // Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
-// Types    v is a number or a tensor. scatter: scalar_t is a word of the elements' size; other operators: types of 32 bits or
-//          more.
+// Types    v is a number or a tensor. scatter: scalar_t is a word of the elements' size; other
+//          operators: types of 32 bits or more.
 // Launch   one-dimensional, 256 threads, one element each.
 // Order    none: if indices repeat, the value that remains, or that is added first, may change.
 //          Values are combined atomically; for c128, each part separately.

@@ -24,7 +24,7 @@ class _WithOptions(Fixed):
 
     def _complete(self) -> None:
         old = [self.__dict__.get(name) for name in ("size_average", "reduce")]
-        if old != [None, None]:
+        if any(x is not None for x in old):
             found = arguments.old_reduction(type(self).__name__, *old)
             vars(self).update(reduction=found, size_average=None, reduce=None)
         for name in ("weight", "pos_weight"):

@@ -5,7 +5,7 @@ Source: torch/nn/utils/clip_grad.py, convert_parameters.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -80,7 +80,7 @@ def clip_grad_norm_(
     return total
 
 
-clip_grad_norm = renamed("clip_grad_norm", clip_grad_norm_)
+clip_grad_norm: Callable[..., Tensor] = renamed("clip_grad_norm", clip_grad_norm_)
 
 
 @declares()

@@ -16,6 +16,7 @@ class _Combined(LRScheduler):
     """Base of schedulers that combine others. The combination's state contains the states of the
     combined schedulers."""
 
+    last_epoch: int
     _schedulers: list[LRScheduler]
 
     def _go_to(self, epoch: Any) -> None:

@@ -62,24 +62,20 @@ def install() -> None:
     bind(_ops.hardsigmoid, native.functional, "hardsigmoid", HardsigmoidBackward0)
     bind(_ops.hardsigmoid_, native.inplace, "hardsigmoid", counts, HardsigmoidBackward0)
     bind(_ops.hardsigmoid_out, native.out, "hardsigmoid", counts, refuses_out)
-    bind(
-        _ops.hardsigmoid_backward, native.functional, "hardsigmoid_backward",
+    bind(_ops.hardsigmoid_backward, native.functional, "hardsigmoid_backward",
         HardsigmoidBackwardBackward0)
     bind(_ops.hardswish, native.functional, "hardswish", HardswishBackward0)
     bind(_ops.hardswish_, native.inplace, "hardswish", counts, HardswishBackward0)
     bind(_ops.hardswish_out, native.out, "hardswish", counts, refuses_out)
-    bind(
-        _ops.hardswish_backward, native.functional, "hardswish_backward",
+    bind(_ops.hardswish_backward, native.functional, "hardswish_backward",
         HardswishBackwardBackward0)
     bind(_ops.hardshrink, native.functional, "hardshrink", HardshrinkBackward0)
     bind(_ops.hardshrink_out, native.out, "hardshrink", counts, refuses_out)
-    bind(
-        _ops.hardshrink_backward, native.functional, "hardshrink_backward",
+    bind(_ops.hardshrink_backward, native.functional, "hardshrink_backward",
         HardshrinkBackwardBackward0)
     bind(_ops.softshrink, native.shrink_functional, "softshrink", SoftshrinkBackward0)
     bind(_ops.softshrink_out, native.shrink_out, "softshrink", counts, refuses_out)
-    bind(
-        _ops.softshrink_backward, native.functional, "softshrink_backward",
+    bind(_ops.softshrink_backward, native.functional, "softshrink_backward",
         SoftshrinkBackwardBackward0)
     bind(_ops.softplus, native.functional, "softplus", SoftplusBackward0, casts(CUDA="fp32"))
     bind(_ops.softplus_out, native.out, "softplus", counts, refuses_out)
@@ -87,8 +83,7 @@ def install() -> None:
     bind(_ops.leaky_relu, native.functional, "leaky_relu", LeakyReluBackward0)
     bind(_ops.leaky_relu_, native.inplace, "leaky_relu", counts, LeakyReluBackward0)
     bind(_ops.leaky_relu_out, native.out, "leaky_relu", counts, refuses_out)
-    bind(
-        _ops.leaky_relu_backward, native.functional, "leaky_relu_backward",
+    bind(_ops.leaky_relu_backward, native.functional, "leaky_relu_backward",
         LeakyReluBackwardBackward0)
     bind(_ops.threshold, native.functional, "threshold", ThresholdBackward0)
     bind(_ops.threshold_, native.inplace, "threshold", counts, ThresholdBackward0)
@@ -100,17 +95,14 @@ def install() -> None:
     bind(_ops._gated, native.functional, "_gated", GluBackward0)
     impl(_ops.log_sigmoid, "CompositeImplicitAutograd", _log_sigmoid)
     out_of(_ops.log_sigmoid_out, _ops.log_sigmoid)
-    impl(
-        _ops.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,
+    impl(_ops.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,
         LogSigmoidBackward0)
-    bind(
-        _ops.log_sigmoid_backward, native.functional, "log_sigmoid_backward",
+    bind(_ops.log_sigmoid_backward, native.functional, "log_sigmoid_backward",
         LogSigmoidBackwardBackward0)
     bind(_ops.sigmoid_backward, native.functional, "sigmoid_backward", SigmoidBackwardBackward0)
     bind(_ops.tanh_backward, native.functional, "tanh_backward", TanhBackwardBackward0)
     impl(_ops.rrelu_with_noise, "CompositeImplicitAutograd", native.rrelu_with_noise)
-    impl(
-        _ops.rrelu_with_noise_backward, "CompositeImplicitAutograd",
+    impl(_ops.rrelu_with_noise_backward, "CompositeImplicitAutograd",
         native.rrelu_with_noise_backward)
     impl(_ops.rrelu, "CompositeImplicitAutograd", native.rrelu)
 

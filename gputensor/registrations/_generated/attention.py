@@ -10,18 +10,14 @@ from ...native import attention as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.scaled_dot_product_attention, "CompositeImplicitAutograd",
+    impl(_ops.scaled_dot_product_attention, "CompositeImplicitAutograd",
         native.scaled_dot_product_attention, casts("lower_precision_fp"))
-    impl(
-        _ops._scaled_dot_product_flash_attention_for_cpu, "CompositeExplicitAutograd",
+    impl(_ops._scaled_dot_product_flash_attention_for_cpu, "CompositeExplicitAutograd",
         native._scaled_dot_product_flash_attention_for_cpu,
         ScaledDotProductFlashAttentionForCpuBackward0)
-    impl(
-        _ops._scaled_dot_product_flash_attention_for_cpu_backward, "CompositeExplicitAutograd",
+    impl(_ops._scaled_dot_product_flash_attention_for_cpu_backward, "CompositeExplicitAutograd",
         native._scaled_dot_product_flash_attention_for_cpu_backward, passes)
-    impl(
-        _ops._attention_with_dropout, "CompositeExplicitAutograd", native._attention_with_dropout,
+    impl(_ops._attention_with_dropout, "CompositeExplicitAutograd", native._attention_with_dropout,
         AttentionWithDropoutBackward0)
     impl(_ops._attention_backward, "CompositeExplicitAutograd", native._attention_backward, passes)
 
@@ -29,8 +25,7 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
     __slots__ = (
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp", "saved_is_causal", "saved_scale")
-    saved = (
-        "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
+    saved = ("saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp")
     others = (("saved_output", 0), ("saved_logsumexp", 1))
     def keep(node, query, key, value, dropout_p, is_causal, attn_mask, scale):
@@ -62,8 +57,7 @@ class AttentionWithDropoutBackward0(_Node):  # _attention_with_dropout
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp", "saved_dropout_p", "saved_is_causal", "saved_scale", "saved_seed",
         "saved_block")
-    saved = (
-        "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
+    saved = ("saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp")
     others = (("saved_output", 0), ("saved_logsumexp", 1))
     def keep(node, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block):

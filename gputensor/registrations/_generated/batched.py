@@ -13,16 +13,13 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.bmm, "CPU, CUDA, Meta", native.bmm, BmmBackward0, casts("lower_precision_fp"))
     impl(_ops.bmm_out, "CompositeExplicitAutograd", native.bmm_out, counts, refuses_out)
-    impl(
-        _ops.baddbmm, "CPU, CUDA, Meta", native.baddbmm, BaddbmmBackward0,
+    impl(_ops.baddbmm, "CPU, CUDA, Meta", native.baddbmm, BaddbmmBackward0,
         casts("lower_precision_fp"))
     impl(_ops.baddbmm_, "CompositeExplicitAutograd", native.baddbmm_, counts, BaddbmmBackward0)
     impl(_ops.baddbmm_out, "CompositeExplicitAutograd", native.baddbmm_out, counts, refuses_out)
-    impl(
-        _ops.addbmm, "CompositeExplicitAutograd", native.addbmm, AddbmmBackward0,
+    impl(_ops.addbmm, "CompositeExplicitAutograd", native.addbmm, AddbmmBackward0,
         casts("lower_precision_fp"))
-    impl(
-        _ops.addbmm_, "CompositeExplicitAutograd", _forms.inplace(_ops.addbmm), counts,
+    impl(_ops.addbmm_, "CompositeExplicitAutograd", _forms.inplace(_ops.addbmm), counts,
         AddbmmBackward0)
     out_of(_ops.addbmm_out, _ops.addbmm)
 

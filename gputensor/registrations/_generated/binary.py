@@ -33,8 +33,7 @@ def install() -> None:
     forwards(_ops.subtract__Scalar, _ops.sub__Tensor)
     forwards(_ops.subtract_Scalar_out, _ops.sub_out)
     impl(_ops.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
-    impl(
-        _ops.rsub_Tensor_out, "CPU, CUDA, Meta", native.rsub_Tensor_out, counts, refuses_out,
+    impl(_ops.rsub_Tensor_out, "CPU, CUDA, Meta", native.rsub_Tensor_out, counts, refuses_out,
         loop="sub")
     forwards(_ops.rsub_Scalar, _ops.rsub_Tensor)
     forwards(_ops.rsub_Scalar_out, _ops.rsub_Tensor_out)
@@ -183,8 +182,7 @@ def install() -> None:
     forwards(_ops.bitwise_xor_Scalar_Tensor, _ops.bitwise_xor_Tensor)
     forwards(_ops.bitwise_xor_Scalar_Tensor_out, _ops.bitwise_xor_Tensor_out)
     bind(_ops.bitwise_left_shift_Tensor, native.functional, "bitwise_left_shift", passes)
-    bind(
-        _ops.bitwise_left_shift__Tensor, native.inplace, "bitwise_left_shift", counts,
+    bind(_ops.bitwise_left_shift__Tensor, native.inplace, "bitwise_left_shift", counts,
         BitwiseLeftShiftBackward0)
     bind(_ops.bitwise_left_shift_Tensor_out, native.out, "bitwise_left_shift", counts, refuses_out)
     forwards(_ops.bitwise_left_shift_Tensor_Scalar, _ops.bitwise_left_shift_Tensor)
@@ -193,18 +191,16 @@ def install() -> None:
     forwards(_ops.bitwise_left_shift_Scalar_Tensor, _ops.bitwise_left_shift_Tensor)
     forwards(_ops.bitwise_left_shift_Scalar_Tensor_out, _ops.bitwise_left_shift_Tensor_out)
     bind(_ops.bitwise_right_shift_Tensor, native.functional, "bitwise_right_shift", passes)
-    bind(
-        _ops.bitwise_right_shift__Tensor, native.inplace, "bitwise_right_shift", counts,
+    bind(_ops.bitwise_right_shift__Tensor, native.inplace, "bitwise_right_shift", counts,
         BitwiseRightShiftBackward0)
-    bind(
-        _ops.bitwise_right_shift_Tensor_out, native.out, "bitwise_right_shift", counts, refuses_out)
+    bind(_ops.bitwise_right_shift_Tensor_out, native.out, "bitwise_right_shift", counts,
+        refuses_out)
     forwards(_ops.bitwise_right_shift_Tensor_Scalar, _ops.bitwise_right_shift_Tensor)
     forwards(_ops.bitwise_right_shift__Tensor_Scalar, _ops.bitwise_right_shift__Tensor)
     forwards(_ops.bitwise_right_shift_Tensor_Scalar_out, _ops.bitwise_right_shift_Tensor_out)
     forwards(_ops.bitwise_right_shift_Scalar_Tensor, _ops.bitwise_right_shift_Tensor)
     forwards(_ops.bitwise_right_shift_Scalar_Tensor_out, _ops.bitwise_right_shift_Tensor_out)
-    bind(
-        _ops.threshold_backward, native.threshold_functional, "threshold_backward",
+    bind(_ops.threshold_backward, native.threshold_functional, "threshold_backward",
         ThresholdBackwardBackward0)
 
 class AddBackward0(_Node):  # add.Tensor

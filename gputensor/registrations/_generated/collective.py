@@ -18,47 +18,36 @@ def install() -> None:
     impl(_ops.op_all_reduce, "Meta", native.meta_all_reduce, AllReduceBackward0)
     impl(_ops.op_all_reduce_, "CPU, CUDA", native.all_reduce_)
     impl(_ops.op_all_reduce_, "Meta", native.meta_all_reduce_)
-    impl(
-        _ops.op_all_reduce_, "Conjugate, Negative", native.lazy_all_reduce_, counts,
+    impl(_ops.op_all_reduce_, "Conjugate, Negative", native.lazy_all_reduce_, counts,
         AllReduceBackward1)
     impl(_ops.op_all_reduce_coalesced, "CPU, CUDA", native.all_reduce_coalesced)
-    impl(
-        _ops.op_all_reduce_coalesced, "Meta", native.meta_all_reduce_coalesced,
+    impl(_ops.op_all_reduce_coalesced, "Meta", native.meta_all_reduce_coalesced,
         AllReduceCoalescedBackward0)
     impl(_ops.op_all_reduce_coalesced_, "CPU, CUDA", native.all_reduce_coalesced_)
     impl(_ops.op_all_reduce_coalesced_, "Meta", native.meta_all_reduce_coalesced_)
-    impl(
-        _ops.op_all_reduce_coalesced_, "Conjugate, Negative", native.lazy_all_reduce_coalesced_,
+    impl(_ops.op_all_reduce_coalesced_, "Conjugate, Negative", native.lazy_all_reduce_coalesced_,
         counts, passes)
     impl(_ops.op_all_gather_into_tensor, "CPU, CUDA", native.all_gather_into_tensor)
-    impl(
-        _ops.op_all_gather_into_tensor, "Meta", native.meta_all_gather_into_tensor,
+    impl(_ops.op_all_gather_into_tensor, "Meta", native.meta_all_gather_into_tensor,
         AllGatherIntoTensorBackward0)
     impl(_ops.op_all_gather_into_tensor_out, "CPU, CUDA", native.all_gather_into_tensor_out)
     impl(_ops.op_all_gather_into_tensor_out, "Meta", native.meta_out)
-    impl(
-        _ops.op_all_gather_into_tensor_out, "Conjugate, Negative",
+    impl(_ops.op_all_gather_into_tensor_out, "Conjugate, Negative",
         native.lazy_all_gather_into_tensor_out, counts, refuses_out)
-    impl(
-        _ops.op_all_gather_into_tensor_coalesced, "CPU, CUDA",
+    impl(_ops.op_all_gather_into_tensor_coalesced, "CPU, CUDA",
         native.all_gather_into_tensor_coalesced)
-    impl(
-        _ops.op_all_gather_into_tensor_coalesced, "Meta",
+    impl(_ops.op_all_gather_into_tensor_coalesced, "Meta",
         native.meta_all_gather_into_tensor_coalesced, AllGatherIntoTensorCoalescedBackward0)
     impl(_ops.op_reduce_scatter_tensor, "CPU, CUDA", native.reduce_scatter_tensor)
-    impl(
-        _ops.op_reduce_scatter_tensor, "Meta", native.meta_reduce_scatter_tensor,
+    impl(_ops.op_reduce_scatter_tensor, "Meta", native.meta_reduce_scatter_tensor,
         ReduceScatterTensorBackward0)
     impl(_ops.op_reduce_scatter_tensor_out, "CPU, CUDA", native.reduce_scatter_tensor_out)
     impl(_ops.op_reduce_scatter_tensor_out, "Meta", native.meta_out)
-    impl(
-        _ops.op_reduce_scatter_tensor_out, "Conjugate, Negative",
+    impl(_ops.op_reduce_scatter_tensor_out, "Conjugate, Negative",
         native.lazy_reduce_scatter_tensor_out, counts, refuses_out)
-    impl(
-        _ops.op_reduce_scatter_tensor_coalesced, "CPU, CUDA",
+    impl(_ops.op_reduce_scatter_tensor_coalesced, "CPU, CUDA",
         native.reduce_scatter_tensor_coalesced)
-    impl(
-        _ops.op_reduce_scatter_tensor_coalesced, "Meta",
+    impl(_ops.op_reduce_scatter_tensor_coalesced, "Meta",
         native.meta_reduce_scatter_tensor_coalesced, ReduceScatterTensorCoalescedBackward0)
     impl(_ops.op_all_to_all_single, "CPU, CUDA", native.all_to_all_single)
     impl(_ops.op_all_to_all_single, "Meta", native.meta_all_to_all_single, AllToAllSingleBackward0)
@@ -66,8 +55,7 @@ def install() -> None:
     impl(_ops.op_broadcast, "Meta", native.meta_broadcast, BroadcastBackward0)
     impl(_ops.op_broadcast_, "CPU, CUDA", native.broadcast_)
     impl(_ops.op_broadcast_, "Meta", native.meta_broadcast_)
-    impl(
-        _ops.op_broadcast_, "Conjugate, Negative", native.lazy_broadcast_, counts,
+    impl(_ops.op_broadcast_, "Conjugate, Negative", native.lazy_broadcast_, counts,
         BroadcastBackward1)
     impl(_ops.op_wait_tensor, "CompositeImplicitAutograd", native.wait_tensor)
 

@@ -12,15 +12,12 @@ from ..._generated import operators as _ops
 
 def install() -> None:
     impl(_ops.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays, ViewAsRealBackward0)
-    impl(
-        _ops.view_as_real_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_real),
+    impl(_ops.view_as_real_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_real),
         copied(ViewAsRealBackward0))
     out_of(_ops.view_as_real_copy_out, _ops.view_as_real_copy)
-    impl(
-        _ops.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
+    impl(_ops.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
         ViewAsComplexBackward0, casts(CPU="fp32"))
-    impl(
-        _ops.view_as_complex_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_complex),
+    impl(_ops.view_as_complex_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_complex),
         copied(ViewAsComplexBackward0))
     out_of(_ops.view_as_complex_copy_out, _ops.view_as_complex_copy)
     impl(_ops.complex, "CompositeExplicitAutograd", native.complex, ComplexBackward0)
@@ -31,13 +28,11 @@ def install() -> None:
     impl(_ops.imag, "CompositeImplicitAutograd", native.imag)
     impl(_ops.conj, "CompositeImplicitAutograd", native.conj)
     impl(_ops._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
-    impl(
-        _ops._conj_copy, "CompositeExplicitAutograd", _forms.copy(_ops._conj),
+    impl(_ops._conj_copy, "CompositeExplicitAutograd", _forms.copy(_ops._conj),
         copied(ConjBackward0))
     out_of(_ops._conj_copy_out, _ops._conj_copy)
     impl(_ops._neg_view, "CompositeExplicitAutograd", native._neg_view, replays, NegViewBackward0)
-    impl(
-        _ops._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_ops._neg_view),
+    impl(_ops._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_ops._neg_view),
         copied(NegViewBackward0))
     out_of(_ops._neg_view_copy_out, _ops._neg_view_copy)
     impl(_ops.is_conj, "CompositeImplicitAutograd", native.is_conj)

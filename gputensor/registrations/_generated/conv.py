@@ -12,33 +12,25 @@ from ...native import conv as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.convolution, "CompositeExplicitAutograd", native.convolution, ConvolutionBackward0,
+    impl(_ops.convolution, "CompositeExplicitAutograd", native.convolution, ConvolutionBackward0,
         casts(CUDA="lower_precision_fp"))
     impl(_ops.convolution_backward, "CompositeImplicitAutograd", native.convolution_backward)
-    impl(
-        _ops._convolution_weight_gradient, "CompositeExplicitAutograd",
+    impl(_ops._convolution_weight_gradient, "CompositeExplicitAutograd",
         native._convolution_weight_gradient, ConvolutionWeightGradientBackward0)
     impl(_ops.conv1d, "CompositeImplicitAutograd", native.conv1d, casts("lower_precision_fp"))
-    impl(
-        _ops.conv1d_padding, "CompositeImplicitAutograd", native.conv1d,
+    impl(_ops.conv1d_padding, "CompositeImplicitAutograd", native.conv1d,
         casts(CPU="lower_precision_fp"))
     impl(_ops.conv2d, "CompositeImplicitAutograd", native.conv2d, casts("lower_precision_fp"))
-    impl(
-        _ops.conv2d_padding, "CompositeImplicitAutograd", native.conv2d,
+    impl(_ops.conv2d_padding, "CompositeImplicitAutograd", native.conv2d,
         casts(CPU="lower_precision_fp"))
     impl(_ops.conv3d, "CompositeImplicitAutograd", native.conv3d, casts("lower_precision_fp"))
-    impl(
-        _ops.conv3d_padding, "CompositeImplicitAutograd", native.conv3d,
+    impl(_ops.conv3d_padding, "CompositeImplicitAutograd", native.conv3d,
         casts(CPU="lower_precision_fp"))
-    impl(
-        _ops.conv_transpose1d, "CompositeImplicitAutograd", native.conv_transpose1d,
+    impl(_ops.conv_transpose1d, "CompositeImplicitAutograd", native.conv_transpose1d,
         casts("lower_precision_fp"))
-    impl(
-        _ops.conv_transpose2d_input, "CompositeImplicitAutograd", native.conv_transpose2d,
+    impl(_ops.conv_transpose2d_input, "CompositeImplicitAutograd", native.conv_transpose2d,
         casts("lower_precision_fp"))
-    impl(
-        _ops.conv_transpose3d_input, "CompositeImplicitAutograd", native.conv_transpose3d,
+    impl(_ops.conv_transpose3d_input, "CompositeImplicitAutograd", native.conv_transpose3d,
         casts("lower_precision_fp"))
 
 class ConvolutionBackward0(_Node):  # convolution
@@ -46,8 +38,7 @@ class ConvolutionBackward0(_Node):  # convolution
         "saved_input", "saved_weight", "saved_stride", "saved_padding", "saved_dilation",
         "saved_transposed", "saved_output_padding", "saved_groups")
     saved = ("saved_input", "saved_weight")
-    def keep(
-            node, input, weight, bias, stride, padding, dilation, transposed, output_padding,
+    def keep(node, input, weight, bias, stride, padding, dilation, transposed, output_padding,
             groups):
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_input = _save_or_recompute(input)

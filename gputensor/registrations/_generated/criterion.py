@@ -20,55 +20,41 @@ def install() -> None:
     bind(_ops.mse_loss, native.functional, "mse_loss", MseLossBackward0, casts("fp32"))
     bind(_ops.mse_loss_out, native.out, "mse_loss", counts, refuses_out)
     bind(_ops.mse_loss_backward, native.functional, "mse_loss_backward", MseLossBackwardBackward0)
-    bind(
-        _ops.smooth_l1_loss, native.functional, "smooth_l1_loss", SmoothL1LossBackward0,
+    bind(_ops.smooth_l1_loss, native.functional, "smooth_l1_loss", SmoothL1LossBackward0,
         casts("fp32"))
     bind(_ops.smooth_l1_loss_out, native.out, "smooth_l1_loss", counts, refuses_out)
-    bind(
-        _ops.smooth_l1_loss_backward, native.functional, "smooth_l1_loss_backward",
+    bind(_ops.smooth_l1_loss_backward, native.functional, "smooth_l1_loss_backward",
         SmoothL1LossBackwardBackward0)
     bind(_ops.huber_loss, native.functional, "huber_loss", HuberLossBackward0, casts("fp32"))
     bind(_ops.huber_loss_out, native.out, "huber_loss", counts, refuses_out)
-    bind(
-        _ops.huber_loss_backward, native.functional, "huber_loss_backward",
+    bind(_ops.huber_loss_backward, native.functional, "huber_loss_backward",
         HuberLossBackwardBackward0)
-    bind(
-        _ops.binary_cross_entropy, native.functional, "binary_cross_entropy",
+    bind(_ops.binary_cross_entropy, native.functional, "binary_cross_entropy",
         BinaryCrossEntropyBackward0, casts(CPU="fp32", CUDA="banned"))
     bind(_ops.binary_cross_entropy_out, native.out, "binary_cross_entropy", counts, refuses_out)
-    bind(
-        _ops.binary_cross_entropy_backward, native.functional, "binary_cross_entropy_backward",
+    bind(_ops.binary_cross_entropy_backward, native.functional, "binary_cross_entropy_backward",
         BinaryCrossEntropyBackwardBackward0)
-    bind(
-        _ops.binary_cross_entropy_with_logits, native.functional,
+    bind(_ops.binary_cross_entropy_with_logits, native.functional,
         "binary_cross_entropy_with_logits", BinaryCrossEntropyWithLogitsBackward0, casts("fp32"))
-    bind(
-        _ops.binary_cross_entropy_with_logits_out, native.out, "binary_cross_entropy_with_logits",
+    bind(_ops.binary_cross_entropy_with_logits_out, native.out, "binary_cross_entropy_with_logits",
         counts, refuses_out)
-    bind(
-        _ops._binary_cross_entropy_with_logits_backward, native.functional,
+    bind(_ops._binary_cross_entropy_with_logits_backward, native.functional,
         "binary_cross_entropy_with_logits_backward", BinaryCrossEntropyWithLogitsBackwardBackward0)
-    impl(
-        _ops.soft_margin_loss, "CompositeExplicitAutograd", native.soft_margin_loss,
+    impl(_ops.soft_margin_loss, "CompositeExplicitAutograd", native.soft_margin_loss,
         SoftMarginLossBackward0, casts("fp32"))
     out_of(_ops.soft_margin_loss_out, _ops.soft_margin_loss)
-    impl(
-        _ops.soft_margin_loss_backward, "CompositeImplicitAutograd",
+    impl(_ops.soft_margin_loss_backward, "CompositeImplicitAutograd",
         native.soft_margin_loss_backward)
     impl(_ops.l1_loss, "CompositeImplicitAutograd", native.l1_loss, casts("fp32"))
     impl(_ops.kl_div, "CompositeImplicitAutograd", native.kl_div, casts("fp32"))
     impl(_ops.poisson_nll_loss, "CompositeImplicitAutograd", native.poisson_nll_loss, casts("fp32"))
-    impl(
-        _ops.hinge_embedding_loss, "CompositeImplicitAutograd", native.hinge_embedding_loss,
+    impl(_ops.hinge_embedding_loss, "CompositeImplicitAutograd", native.hinge_embedding_loss,
         casts("fp32"))
-    impl(
-        _ops.margin_ranking_loss, "CompositeImplicitAutograd", native.margin_ranking_loss,
+    impl(_ops.margin_ranking_loss, "CompositeImplicitAutograd", native.margin_ranking_loss,
         casts("fp32"))
-    impl(
-        _ops.cosine_embedding_loss, "CompositeImplicitAutograd", native.cosine_embedding_loss,
+    impl(_ops.cosine_embedding_loss, "CompositeImplicitAutograd", native.cosine_embedding_loss,
         casts("fp32"))
-    impl(
-        _ops.triplet_margin_loss, "CompositeImplicitAutograd", native.triplet_margin_loss,
+    impl(_ops.triplet_margin_loss, "CompositeImplicitAutograd", native.triplet_margin_loss,
         casts("fp32"))
 
 class MseLossBackward0(_Node):  # mse_loss

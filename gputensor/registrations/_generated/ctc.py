@@ -11,16 +11,13 @@ from ...native import ctc as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.ctc_loss_Tensor, "CompositeImplicitAutograd", native.ctc_loss_Tensor,
+    impl(_ops.ctc_loss_Tensor, "CompositeImplicitAutograd", native.ctc_loss_Tensor,
         casts(CPU="fp32"))
-    impl(
-        _ops.ctc_loss_IntList, "CompositeImplicitAutograd", native.ctc_loss_IntList,
+    impl(_ops.ctc_loss_IntList, "CompositeImplicitAutograd", native.ctc_loss_IntList,
         casts(CPU="fp32"))
     impl(_ops._ctc_loss, "CPU, CUDA, Meta", native._ctc_loss, CtcLossBackward0)
     impl(_ops._ctc_loss_Tensor, "CompositeImplicitAutograd", native._ctc_loss_Tensor)
-    impl(
-        _ops._ctc_loss_backward, "CPU, CUDA, Meta", native._ctc_loss_backward,
+    impl(_ops._ctc_loss_backward, "CPU, CUDA, Meta", native._ctc_loss_backward,
         CtcLossBackwardBackward0)
 
 class CtcLossBackward0(_Node):  # _ctc_loss

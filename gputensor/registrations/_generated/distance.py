@@ -16,37 +16,29 @@ def _dist(key_set, self, other, p):
     return calls.norm_Scalar(calls.sub_Tensor(self, other), p)
 
 def install() -> None:
-    impl(
-        _ops.norm_Scalar, "CompositeExplicitAutograd", native.norm_Scalar, NormBackward0,
+    impl(_ops.norm_Scalar, "CompositeExplicitAutograd", native.norm_Scalar, NormBackward0,
         casts(CUDA="fp32_append_dtype"))
     out_of(_ops.norm_Scalar_out, _ops.norm_Scalar)
-    impl(
-        _ops.norm_ScalarOpt_dim, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim,
+    impl(_ops.norm_ScalarOpt_dim, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim,
         NormBackward1, casts(CUDA="fp32_append_dtype"))
     out_of(_ops.norm_out, _ops.norm_ScalarOpt_dim)
-    impl(
-        _ops.norm_ScalarOpt_dim_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim_dtype,
-        NormBackward2)
+    impl(_ops.norm_ScalarOpt_dim_dtype, "CompositeExplicitAutograd",
+        native.norm_ScalarOpt_dim_dtype, NormBackward2)
     out_of(_ops.norm_dtype_out, _ops.norm_ScalarOpt_dim_dtype)
-    impl(
-        _ops.norm_ScalarOpt_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dtype,
+    impl(_ops.norm_ScalarOpt_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dtype,
         NormBackward3)
     out_of(_ops.norm_ScalarOpt_dtype_out, _ops.norm_ScalarOpt_dtype)
-    impl(
-        _ops.linalg_vector_norm, "CompositeExplicitAutograd", native.linalg_vector_norm,
+    impl(_ops.linalg_vector_norm, "CompositeExplicitAutograd", native.linalg_vector_norm,
         LinalgVectorNormBackward0, casts(CUDA="fp32_set_opt_dtype"))
     out_of(_ops.linalg_vector_norm_out, _ops.linalg_vector_norm)
     impl(_ops.dist, "CompositeExplicitAutograd", _dist, DistBackward0, casts(CUDA="fp32"))
     out_of(_ops.dist_out, _ops.dist)
-    impl(
-        _ops.renorm, "CompositeExplicitAutograd", native.renorm, RenormBackward0,
+    impl(_ops.renorm, "CompositeExplicitAutograd", native.renorm, RenormBackward0,
         casts(CUDA="fp32"))
-    impl(
-        _ops.renorm_, "CompositeExplicitAutograd", _forms.inplace(_ops.renorm), counts,
+    impl(_ops.renorm_, "CompositeExplicitAutograd", _forms.inplace(_ops.renorm), counts,
         RenormBackward0)
     out_of(_ops.renorm_out, _ops.renorm)
-    impl(
-        _ops._euclidean_dist, "CompositeExplicitAutograd", native._euclidean_dist,
+    impl(_ops._euclidean_dist, "CompositeExplicitAutograd", native._euclidean_dist,
         EuclideanDistBackward0)
     out_of(_ops._euclidean_dist_out, _ops._euclidean_dist)
     impl(_ops.cdist, "CompositeImplicitAutograd", native.cdist, casts("fp32"))
@@ -58,8 +50,7 @@ def install() -> None:
     out_of(_ops._pdist_forward_out, _ops._pdist_forward)
     impl(_ops._pdist_backward, "CompositeExplicitAutograd", native._pdist_backward, passes)
     impl(_ops.pairwise_distance, "CompositeImplicitAutograd", native.pairwise_distance)
-    impl(
-        _ops.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,
+    impl(_ops.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,
         casts(CUDA="fp32"))
 
 class NormBackward0(_Node):  # norm.Scalar

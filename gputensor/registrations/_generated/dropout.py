@@ -10,11 +10,9 @@ from ...native import dropout as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.native_dropout, "CompositeExplicitAutograd", native.native_dropout,
+    impl(_ops.native_dropout, "CompositeExplicitAutograd", native.native_dropout,
         NativeDropoutBackward0)
-    impl(
-        _ops.native_dropout_backward, "CompositeExplicitAutograd", native.native_dropout_backward,
+    impl(_ops.native_dropout_backward, "CompositeExplicitAutograd", native.native_dropout_backward,
         NativeDropoutBackwardBackward0)
     impl(_ops.dropout, "CompositeImplicitAutograd", native.dropout)
     impl(_ops.dropout_, "CompositeImplicitAutograd", native.dropout_)

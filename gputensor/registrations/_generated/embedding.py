@@ -16,22 +16,17 @@ def install() -> None:
     impl(_ops.embedding, "CompositeExplicitAutograd", native.embedding, EmbeddingBackward0)
     out_of(_ops.embedding_out, _ops.embedding)
     impl(_ops.embedding_backward, "CompositeImplicitAutograd", native.embedding_backward)
-    impl(
-        _ops.embedding_dense_backward, "CompositeExplicitAutograd", native.embedding_dense_backward,
-        EmbeddingDenseBackwardBackward0)
+    impl(_ops.embedding_dense_backward, "CompositeExplicitAutograd",
+        native.embedding_dense_backward, EmbeddingDenseBackwardBackward0)
     out_of(_ops.embedding_dense_backward_out, _ops.embedding_dense_backward)
-    impl(
-        _ops.embedding_renorm_, "CompositeExplicitAutograd", native.embedding_renorm_, counts,
+    impl(_ops.embedding_renorm_, "CompositeExplicitAutograd", native.embedding_renorm_, counts,
         passes)
     impl(_ops.embedding_bag, "CompositeImplicitAutograd", native.embedding_bag)
-    impl(
-        _ops.embedding_bag_padding_idx, "CompositeImplicitAutograd",
+    impl(_ops.embedding_bag_padding_idx, "CompositeImplicitAutograd",
         native.embedding_bag_padding_idx)
-    impl(
-        _ops._embedding_bag, "CompositeExplicitAutograd", native._embedding_bag,
+    impl(_ops._embedding_bag, "CompositeExplicitAutograd", native._embedding_bag,
         EmbeddingBagBackward0)
-    impl(
-        _ops._embedding_bag_forward_only, "CompositeExplicitAutograd",
+    impl(_ops._embedding_bag_forward_only, "CompositeExplicitAutograd",
         native._embedding_bag_forward_only, passes)
 
 class EmbeddingBackward0(_Node):  # embedding
@@ -79,8 +74,7 @@ class EmbeddingBagBackward0(_Node):  # _embedding_bag
         "saved_scale_grad_by_freq", "saved_mode", "saved_include_last_offset", "saved_padding_idx")
     saved = ("saved_weight", "saved_indices", "saved_offsets", "saved_per_sample_weights")
     inputs = ("weight", "per_sample_weights")
-    def keep(
-            node, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+    def keep(node, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
             include_last_offset, padding_idx):
         node.saved_weight = _save(weight)
         node.saved_indices = _save(indices)

@@ -15,10 +15,9 @@ def _qr(key_set, self, some):
     return tuple(calls.linalg_qr(self, "reduced" if some else "complete"))
 
 def install() -> None:
-    impl(
-        _ops._linalg_check_errors, "CompositeExplicitAutograd", native._linalg_check_errors, passes)
-    impl(
-        _ops.linalg_lu_factor_ex, "CPU, CUDA, Meta", native.linalg_lu_factor_ex,
+    impl(_ops._linalg_check_errors, "CompositeExplicitAutograd", native._linalg_check_errors,
+        passes)
+    impl(_ops.linalg_lu_factor_ex, "CPU, CUDA, Meta", native.linalg_lu_factor_ex,
         LinalgLuFactorExBackward0)
     out_of(_ops.linalg_lu_factor_ex_out, _ops.linalg_lu_factor_ex, 3)
     impl(_ops.lu_unpack, "CPU, CUDA, Meta", native.lu_unpack, LuUnpackBackward0)
@@ -27,8 +26,7 @@ def install() -> None:
     out_of(_ops._linalg_det_result, _ops._linalg_det, 3)
     impl(_ops._linalg_slogdet, "CPU, CUDA, Meta", native._linalg_slogdet, LinalgSlogdetBackward0)
     out_of(_ops._linalg_slogdet_sign, _ops._linalg_slogdet, 4)
-    impl(
-        _ops.linalg_cholesky_ex, "CPU, CUDA, Meta", native.linalg_cholesky_ex,
+    impl(_ops.linalg_cholesky_ex, "CPU, CUDA, Meta", native.linalg_cholesky_ex,
         LinalgCholeskyExBackward0, casts(CPU="fp32"))
     out_of(_ops.linalg_cholesky_ex_L, _ops.linalg_cholesky_ex, 2)
     impl(_ops.linalg_ldl_factor_ex, "CPU, CUDA, Meta", native.linalg_ldl_factor_ex, passes)
@@ -45,8 +43,7 @@ def install() -> None:
     impl(_ops.slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
     out_of(_ops.slogdet_out, _ops.slogdet, 2)
     impl(_ops.logdet, "CompositeImplicitAutograd", native.logdet)
-    impl(
-        _ops.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
+    impl(_ops.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
         casts(CPU="fp32"))
     out_of(_ops.linalg_cholesky_out, _ops.linalg_cholesky)
     impl(_ops.cholesky, "CompositeImplicitAutograd", native.cholesky, casts(CPU="fp32"))
@@ -59,12 +56,10 @@ def install() -> None:
     out_of(_ops.linalg_ldl_factor_out, _ops.linalg_ldl_factor, 2)
     impl(_ops.qr, "CompositeImplicitAutograd", _qr, casts(CPU="fp32"))
     out_of(_ops.qr_Q, _ops.qr, 2)
-    impl(
-        _ops.linalg_householder_product, "CompositeImplicitAutograd",
+    impl(_ops.linalg_householder_product, "CompositeImplicitAutograd",
         native.linalg_householder_product, casts(CPU="fp32"))
     out_of(_ops.linalg_householder_product_out, _ops.linalg_householder_product)
-    impl(
-        _ops.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
+    impl(_ops.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
         casts(CPU="fp32"))
     out_of(_ops.orgqr_out, _ops.orgqr)
     impl(_ops.ormqr, "CompositeImplicitAutograd", native.ormqr, casts(CPU="fp32"))

@@ -11,8 +11,7 @@ def install() -> None:
     impl(_ops.empty_permuted, "CompositeExplicitAutograd", native.empty_permuted, selects, passes)
     impl(_ops.empty_like, "CompositeExplicitAutograd", native.empty_like, passes)
     impl(_ops.new_empty, "CompositeExplicitAutograd", native.new_empty, passes)
-    impl(
-        _ops.new_empty_strided, "CompositeExplicitAutogradNonFunctional", native.new_empty_strided,
+    impl(_ops.new_empty_strided, "CompositeExplicitAutogradNonFunctional", native.new_empty_strided,
         passes)
     impl(_ops.zeros, "CompositeExplicitAutograd", native.zeros, selects, passes)
     impl(_ops.zeros_like, "CompositeExplicitAutograd", native.zeros_like, passes)

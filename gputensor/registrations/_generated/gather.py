@@ -13,16 +13,13 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.index_Tensor, "CPU, CUDA, Meta", native.index_Tensor, IndexBackward0, loop="gather")
     bind(_ops.index_Tensor_out, native.out, "gather", counts, refuses_out)
-    impl(
-        _ops._unsafe_index_Tensor, "CPU, CUDA, Meta", native._unsafe_index_Tensor,
+    impl(_ops._unsafe_index_Tensor, "CPU, CUDA, Meta", native._unsafe_index_Tensor,
         UnsafeIndexBackward0, loop="gather")
-    impl(
-        _ops._unsafe_masked_index, "CompositeExplicitAutograd", native._unsafe_masked_index,
+    impl(_ops._unsafe_masked_index, "CompositeExplicitAutograd", native._unsafe_masked_index,
         UnsafeMaskedIndexBackward0)
     impl(_ops.gather, "CPU, CUDA, Meta", native.gather, GatherBackward0)
     bind(_ops.gather_out, native.out, "gather", counts, refuses_out)
-    impl(
-        _ops.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0,
+    impl(_ops.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0,
         loop="gather")
     bind(_ops.index_select_out, native.out, "gather", counts, refuses_out)
     impl(_ops.take, "CPU, CUDA, Meta", native.take, TakeBackward0, loop="gather")

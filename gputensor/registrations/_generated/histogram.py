@@ -15,15 +15,13 @@ def install() -> None:
     impl(_ops.histogram_bin_ct, "CPU, CUDA, Meta", native.histogram_bin_ct, passes)
     out_of(_ops.histogram_bin_ct_out, _ops.histogram_bin_ct, 2)
     impl(_ops._histogramdd_bin_edges, "CPU, CUDA, Meta", native._histogramdd_bin_edges, passes)
-    impl(
-        _ops._histogramdd_from_bin_cts, "CPU, CUDA, Meta", native._histogramdd_from_bin_cts, passes)
-    out_of(_ops._histogramdd_from_bin_cts_out, _ops._histogramdd_from_bin_cts)
-    impl(
-        _ops._histogramdd_from_bin_tensors, "CPU, CUDA, Meta", native._histogramdd_from_bin_tensors,
+    impl(_ops._histogramdd_from_bin_cts, "CPU, CUDA, Meta", native._histogramdd_from_bin_cts,
         passes)
+    out_of(_ops._histogramdd_from_bin_cts_out, _ops._histogramdd_from_bin_cts)
+    impl(_ops._histogramdd_from_bin_tensors, "CPU, CUDA, Meta",
+        native._histogramdd_from_bin_tensors, passes)
     out_of(_ops._histogramdd_from_bin_tensors_out, _ops._histogramdd_from_bin_tensors)
     impl(_ops.histogramdd_int_bins, "CompositeImplicitAutograd", native.histogramdd_int_bins)
-    impl(
-        _ops.histogramdd_TensorList_bins, "CompositeImplicitAutograd",
+    impl(_ops.histogramdd_TensorList_bins, "CompositeImplicitAutograd",
         native.histogramdd_TensorList_bins)
     impl(_ops.histogramdd, "CompositeImplicitAutograd", native.histogramdd)

@@ -13,14 +13,13 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"))
     impl(_ops.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
-    impl(
-        _ops.stack, "CompositeExplicitAutograd", native.stack, StackBackward0, casts(CPU="promote"))
+    impl(_ops.stack, "CompositeExplicitAutograd", native.stack, StackBackward0,
+        casts(CPU="promote"))
     impl(_ops.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
     impl(_ops.concat, "CompositeImplicitAutograd", native.concat)
     impl(_ops.concat_out, "CompositeExplicitAutograd", native.concat_out, counts, refuses_out)
     impl(_ops.concatenate, "CompositeImplicitAutograd", native.concat)
-    impl(
-        _ops.concatenate_out, "CompositeExplicitAutograd", native.concatenate_out, counts,
+    impl(_ops.concatenate_out, "CompositeExplicitAutograd", native.concatenate_out, counts,
         refuses_out)
     impl(_ops.hstack, "CompositeImplicitAutograd", native.hstack)
     impl(_ops.hstack_out, "CompositeExplicitAutograd", native.hstack_out, counts, refuses_out)
@@ -29,8 +28,7 @@ def install() -> None:
     impl(_ops.dstack, "CompositeImplicitAutograd", native.dstack)
     impl(_ops.dstack_out, "CompositeExplicitAutograd", native.dstack_out, counts, refuses_out)
     impl(_ops.column_stack, "CompositeImplicitAutograd", native.column_stack)
-    impl(
-        _ops.column_stack_out, "CompositeExplicitAutograd", native.column_stack_out, counts,
+    impl(_ops.column_stack_out, "CompositeExplicitAutograd", native.column_stack_out, counts,
         refuses_out)
     impl(_ops.row_stack, "CompositeImplicitAutograd", native.vstack)
     impl(_ops.row_stack_out, "CompositeExplicitAutograd", native.row_stack_out, counts, refuses_out)

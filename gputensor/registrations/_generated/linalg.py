@@ -16,8 +16,7 @@ def _matrix_exp(key_set, self):
     return calls.linalg_matrix_exp(self)
 
 def install() -> None:
-    impl(
-        _ops.linalg_matrix_exp, "CPU, CUDA, Meta", native.linalg_matrix_exp,
+    impl(_ops.linalg_matrix_exp, "CPU, CUDA, Meta", native.linalg_matrix_exp,
         LinalgMatrixExpBackward0)
     out_of(_ops.linalg_matrix_exp_out, _ops.linalg_matrix_exp)
     impl(_ops.linalg_vander, "CompositeImplicitAutograd", native.linalg_vander)

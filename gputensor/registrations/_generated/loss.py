@@ -20,27 +20,20 @@ def _nll_loss2d(key_set, self, target, weight, reduction, ignore_index):
 def install() -> None:
     impl(_ops.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
     impl(_ops.nll_loss, "CompositeImplicitAutograd", _nll_loss, casts("fp32"))
-    impl(
-        _ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
+    impl(_ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
         loop="nll_loss")
-    impl(
-        _ops.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
+    impl(_ops.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
         NllLossBackwardBackward0)
-    impl(
-        _ops.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
+    impl(_ops.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
         casts(CPU="fp32"))
-    impl(
-        _ops._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
+    impl(_ops._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
         CrossEntropyBackward0)
-    impl(
-        _ops._cross_entropy_backward, "CompositeExplicitAutograd", native._cross_entropy_backward,
+    impl(_ops._cross_entropy_backward, "CompositeExplicitAutograd", native._cross_entropy_backward,
         passes)
     impl(_ops.nll_loss2d, "CompositeImplicitAutograd", _nll_loss2d, casts("fp32"))
-    impl(
-        _ops.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
+    impl(_ops.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
         NllLoss2DBackward0)
-    impl(
-        _ops.nll_loss2d_backward, "CompositeExplicitAutograd", native.nll_loss2d_backward,
+    impl(_ops.nll_loss2d_backward, "CompositeExplicitAutograd", native.nll_loss2d_backward,
         NllLoss2DBackwardBackward0)
 
 class NllLossBackward0(_Node):  # nll_loss_forward

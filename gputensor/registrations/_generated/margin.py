@@ -10,21 +10,16 @@ from ...native import margin as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.multi_margin_loss, "CompositeExplicitAutograd", native.multi_margin_loss,
+    impl(_ops.multi_margin_loss, "CompositeExplicitAutograd", native.multi_margin_loss,
         MultiMarginLossBackward0, casts("fp32"))
     out_of(_ops.multi_margin_loss_out, _ops.multi_margin_loss)
-    impl(
-        _ops.multi_margin_loss_backward, "CompositeImplicitAutograd",
+    impl(_ops.multi_margin_loss_backward, "CompositeImplicitAutograd",
         native.multi_margin_loss_backward)
-    impl(
-        _ops.multilabel_margin_loss, "CompositeImplicitAutograd", native.multilabel_margin_loss,
+    impl(_ops.multilabel_margin_loss, "CompositeImplicitAutograd", native.multilabel_margin_loss,
         casts("fp32"))
-    impl(
-        _ops.multilabel_margin_loss_forward, "CompositeExplicitAutograd",
+    impl(_ops.multilabel_margin_loss_forward, "CompositeExplicitAutograd",
         native.multilabel_margin_loss_forward, MultilabelMarginLossBackward0, casts(CPU="fp32"))
-    impl(
-        _ops.multilabel_margin_loss_backward, "CompositeImplicitAutograd",
+    impl(_ops.multilabel_margin_loss_backward, "CompositeImplicitAutograd",
         native.multilabel_margin_loss_backward)
 
 class MultiMarginLossBackward0(_Node):  # multi_margin_loss

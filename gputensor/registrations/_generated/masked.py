@@ -10,34 +10,26 @@ from ...native import masked as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.masked_fill_Scalar, "CompositeExplicitAutograd", native.masked_fill_Scalar,
+    impl(_ops.masked_fill_Scalar, "CompositeExplicitAutograd", native.masked_fill_Scalar,
         MaskedFillBackward0)
-    impl(
-        _ops.masked_fill__Scalar, "CompositeExplicitAutograd", native.masked_fill__Scalar, counts,
+    impl(_ops.masked_fill__Scalar, "CompositeExplicitAutograd", native.masked_fill__Scalar, counts,
         MaskedFillBackward0)
     out_of(_ops.masked_fill_Scalar_out, _ops.masked_fill_Scalar)
-    impl(
-        _ops.masked_fill_Tensor, "CompositeExplicitAutograd", native.masked_fill_Tensor,
+    impl(_ops.masked_fill_Tensor, "CompositeExplicitAutograd", native.masked_fill_Tensor,
         MaskedFillBackward1)
-    impl(
-        _ops.masked_fill__Tensor, "CompositeExplicitAutograd", native.masked_fill__Tensor, counts,
+    impl(_ops.masked_fill__Tensor, "CompositeExplicitAutograd", native.masked_fill__Tensor, counts,
         MaskedFillBackward1)
     out_of(_ops.masked_fill_Tensor_out, _ops.masked_fill_Tensor)
-    impl(
-        _ops.masked_select, "CompositeExplicitAutograd", native.masked_select,
+    impl(_ops.masked_select, "CompositeExplicitAutograd", native.masked_select,
         MaskedSelectBackward0)
     out_of(_ops.masked_select_out, _ops.masked_select)
     impl(_ops.masked_select_backward, "CompositeImplicitAutograd", native.masked_select_backward)
-    impl(
-        _ops.masked_scatter, "CompositeExplicitAutograd", native.masked_scatter,
+    impl(_ops.masked_scatter, "CompositeExplicitAutograd", native.masked_scatter,
         MaskedScatterBackward0)
-    impl(
-        _ops.masked_scatter_, "CompositeExplicitAutograd", native.masked_scatter_, counts,
+    impl(_ops.masked_scatter_, "CompositeExplicitAutograd", native.masked_scatter_, counts,
         MaskedScatterBackward0)
     out_of(_ops.masked_scatter_out, _ops.masked_scatter)
-    impl(
-        _ops.masked_scatter_backward, "CompositeExplicitAutograd", native.masked_scatter_backward,
+    impl(_ops.masked_scatter_backward, "CompositeExplicitAutograd", native.masked_scatter_backward,
         MaskedScatterBackwardBackward0)
 
 class MaskedFillBackward0(_Node):  # masked_fill.Scalar

@@ -25,31 +25,23 @@ def install() -> None:
     impl(_ops.max_pool1d, "CompositeImplicitAutograd", _max_pool1d)
     impl(_ops.max_pool1d_with_indices, "CompositeImplicitAutograd", native.max_pool1d_with_indices)
     impl(_ops.max_pool2d, "CompositeImplicitAutograd", _max_pool2d)
-    impl(
-        _ops.max_pool2d_with_indices, "CPU, CUDA, Meta", native.max_pool2d_with_indices,
+    impl(_ops.max_pool2d_with_indices, "CPU, CUDA, Meta", native.max_pool2d_with_indices,
         MaxPool2DWithIndicesBackward0)
-    impl(
-        _ops.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
+    impl(_ops.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
         native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0)
     impl(_ops.max_pool3d, "CompositeImplicitAutograd", _max_pool3d, casts(CPU="fp32"))
-    impl(
-        _ops.max_pool3d_with_indices, "CPU, CUDA, Meta", native.max_pool3d_with_indices,
+    impl(_ops.max_pool3d_with_indices, "CPU, CUDA, Meta", native.max_pool3d_with_indices,
         MaxPool3DWithIndicesBackward0)
-    impl(
-        _ops.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
+    impl(_ops.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
         native.max_pool3d_with_indices_backward, MaxPool3DWithIndicesBackwardBackward0)
     impl(_ops.adaptive_max_pool1d, "CompositeImplicitAutograd", native.adaptive_max_pool1d)
-    impl(
-        _ops.adaptive_max_pool2d, "CPU, CUDA, Meta", native.adaptive_max_pool2d,
+    impl(_ops.adaptive_max_pool2d, "CPU, CUDA, Meta", native.adaptive_max_pool2d,
         AdaptiveMaxPool2DBackward0)
-    impl(
-        _ops.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
+    impl(_ops.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
         native.adaptive_max_pool2d_backward, AdaptiveMaxPool2DBackwardBackward0)
-    impl(
-        _ops.adaptive_max_pool3d, "CPU, CUDA, Meta", native.adaptive_max_pool3d,
+    impl(_ops.adaptive_max_pool3d, "CPU, CUDA, Meta", native.adaptive_max_pool3d,
         AdaptiveMaxPool3DBackward0, casts(CPU="fp32"))
-    impl(
-        _ops.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
+    impl(_ops.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
         native.adaptive_max_pool3d_backward, AdaptiveMaxPool3DBackwardBackward0)
 
 class MaxPool2DWithIndicesBackward0(_Node):  # max_pool2d_with_indices

@@ -31,8 +31,7 @@ def install() -> None:
     out_of(_ops.std_correction_out, _ops.std_correction)
     impl(_ops.std_mean, "CompositeImplicitAutograd", _std_mean)
     impl(_ops.std_mean_dim, "CompositeImplicitAutograd", _std_mean_dim)
-    impl(
-        _ops.std_mean_correction, "CompositeExplicitAutograd", native.std_mean_correction,
+    impl(_ops.std_mean_correction, "CompositeExplicitAutograd", native.std_mean_correction,
         StdMeanBackward0)
     out_of(_ops.std_mean_correction_out, _ops.std_mean_correction, 2)
     impl(_ops.var, "CompositeImplicitAutograd", native.var)
@@ -42,8 +41,7 @@ def install() -> None:
     out_of(_ops.var_correction_out, _ops.var_correction)
     impl(_ops.var_mean, "CompositeImplicitAutograd", _var_mean)
     impl(_ops.var_mean_dim, "CompositeImplicitAutograd", _var_mean_dim)
-    impl(
-        _ops.var_mean_correction, "CompositeExplicitAutograd", native.var_mean_correction,
+    impl(_ops.var_mean_correction, "CompositeExplicitAutograd", native.var_mean_correction,
         VarMeanBackward0)
     out_of(_ops.var_mean_correction_out, _ops.var_mean_correction, 2)
     impl(_ops.nanmean, "CompositeImplicitAutograd", native.nanmean)

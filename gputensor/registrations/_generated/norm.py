@@ -27,39 +27,29 @@ def __native_batch_norm_legit_no_training(
         input, weight, bias, running_mean, running_var, False, momentum, eps)
 
 def install() -> None:
-    impl(
-        _ops.native_layer_norm, "CompositeExplicitAutograd", native.native_layer_norm,
+    impl(_ops.native_layer_norm, "CompositeExplicitAutograd", native.native_layer_norm,
         NativeLayerNormBackward0, casts(CUDA="fp32"))
-    impl(
-        _ops.native_layer_norm_backward, "CompositeExplicitAutograd",
+    impl(_ops.native_layer_norm_backward, "CompositeExplicitAutograd",
         native.native_layer_norm_backward, NativeLayerNormBackwardBackward0)
     impl(_ops.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
-    impl(
-        _ops._fused_rms_norm, "CompositeExplicitAutograd", native._fused_rms_norm,
+    impl(_ops._fused_rms_norm, "CompositeExplicitAutograd", native._fused_rms_norm,
         FusedRmsNormBackward0)
-    impl(
-        _ops._fused_rms_norm_backward, "CompositeExplicitAutograd", native._fused_rms_norm_backward,
-        FusedRmsNormBackwardBackward0)
+    impl(_ops._fused_rms_norm_backward, "CompositeExplicitAutograd",
+        native._fused_rms_norm_backward, FusedRmsNormBackwardBackward0)
     impl(_ops.rms_norm, "CompositeImplicitAutograd", native.rms_norm, casts(CUDA="fp32"))
-    impl(
-        _ops.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
+    impl(_ops.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
         NativeGroupNormBackward0)
-    impl(
-        _ops.native_group_norm_backward, "CompositeExplicitAutograd",
+    impl(_ops.native_group_norm_backward, "CompositeExplicitAutograd",
         native.native_group_norm_backward, NativeGroupNormBackwardBackward0)
     impl(_ops.group_norm, "CompositeImplicitAutograd", native.group_norm, casts(CUDA="fp32"))
-    impl(
-        _ops.native_batch_norm, "CompositeExplicitAutograd", native.native_batch_norm,
+    impl(_ops.native_batch_norm, "CompositeExplicitAutograd", native.native_batch_norm,
         NativeBatchNormBackward0)
-    impl(
-        _ops.native_batch_norm_backward, "CompositeExplicitAutograd",
+    impl(_ops.native_batch_norm_backward, "CompositeExplicitAutograd",
         native.native_batch_norm_backward, NativeBatchNormBackwardBackward0)
     impl(_ops._native_batch_norm_legit, "CompositeImplicitAutograd", __native_batch_norm_legit)
-    impl(
-        _ops._native_batch_norm_legit_no_stats, "CompositeImplicitAutograd",
+    impl(_ops._native_batch_norm_legit_no_stats, "CompositeImplicitAutograd",
         __native_batch_norm_legit_no_stats)
-    impl(
-        _ops._native_batch_norm_legit_no_training, "CompositeImplicitAutograd",
+    impl(_ops._native_batch_norm_legit_no_training, "CompositeImplicitAutograd",
         __native_batch_norm_legit_no_training)
     impl(_ops._batch_norm_with_update, "CompositeImplicitAutograd", native._batch_norm_with_update)
     impl(_ops.batch_norm, "CompositeImplicitAutograd", native.batch_norm)
@@ -234,9 +224,8 @@ class NativeBatchNormBackward0(_Node):  # native_batch_norm
     __slots__ = (
         "saved_input", "saved_weight", "saved_running_mean", "saved_running_var", "saved_result1",
         "saved_result2", "saved_training", "saved_eps")
-    saved = (
-        "saved_input", "saved_weight", "saved_running_mean", "saved_running_var", "saved_result1",
-        "saved_result2")
+    saved = ("saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
+        "saved_result1", "saved_result2")
     inputs = ("input", "weight", "bias")
     others = (("saved_result1", 1), ("saved_result2", 2))
     def keep(node, input, weight, bias, running_mean, running_var, training, momentum, eps):
@@ -267,13 +256,11 @@ class NativeBatchNormBackwardBackward0(_Node):  # native_batch_norm_backward
     __slots__ = (
         "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
         "saved_save_mean", "saved_save_invstd", "saved_train", "saved_eps")
-    saved = (
-        "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
-        "saved_save_mean", "saved_save_invstd")
+    saved = ("saved_grad_out", "saved_input", "saved_weight", "saved_running_mean",
+        "saved_running_var", "saved_save_mean", "saved_save_invstd")
     differentiated = (0, 1, 2)
-    def keep(
-            node, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
-            eps, output_mask):
+    def keep(node, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
+            train, eps, output_mask):
         node.saved_grad_out = _save(grad_out)
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)

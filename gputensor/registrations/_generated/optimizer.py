@@ -7,17 +7,14 @@ from ..._generated import operators as _ops
 
 def install() -> None:
     impl(_ops._fused_adam_, "CompositeExplicitAutograd", native._fused_adam_, counts, passes)
-    impl(
-        _ops._fused_adam__tensor_lr, "CompositeExplicitAutograd", native._fused_adam_, counts,
+    impl(_ops._fused_adam__tensor_lr, "CompositeExplicitAutograd", native._fused_adam_, counts,
         passes)
     impl(_ops._fused_adamw_, "CompositeExplicitAutograd", native._fused_adamw_, counts, passes)
-    impl(
-        _ops._fused_adamw__tensor_lr, "CompositeExplicitAutograd", native._fused_adamw_, counts,
+    impl(_ops._fused_adamw__tensor_lr, "CompositeExplicitAutograd", native._fused_adamw_, counts,
         passes)
     impl(_ops._fused_sgd_, "CompositeExplicitAutograd", native._fused_sgd_, counts, passes)
-    impl(
-        _ops._fused_sgd__tensor_lr, "CompositeExplicitAutograd", native._fused_sgd_, counts, passes)
-    impl(_ops._fused_adagrad_, "CompositeExplicitAutograd", native._fused_adagrad_, counts, passes)
-    impl(
-        _ops._fused_adagrad__tensor_lr, "CompositeExplicitAutograd", native._fused_adagrad_, counts,
+    impl(_ops._fused_sgd__tensor_lr, "CompositeExplicitAutograd", native._fused_sgd_, counts,
         passes)
+    impl(_ops._fused_adagrad_, "CompositeExplicitAutograd", native._fused_adagrad_, counts, passes)
+    impl(_ops._fused_adagrad__tensor_lr, "CompositeExplicitAutograd", native._fused_adagrad_,
+        counts, passes)

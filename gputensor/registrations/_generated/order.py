@@ -25,14 +25,12 @@ def install() -> None:
     out_of(_ops.kthvalue_values, _ops.kthvalue, 2)
     impl(_ops.quantile, "CompositeImplicitAutograd", native.quantile, casts(CPU="fp32"))
     out_of(_ops.quantile_out, _ops.quantile)
-    impl(
-        _ops.quantile_scalar, "CompositeImplicitAutograd", native.quantile_scalar,
+    impl(_ops.quantile_scalar, "CompositeImplicitAutograd", native.quantile_scalar,
         casts(CPU="fp32"))
     out_of(_ops.quantile_scalar_out, _ops.quantile_scalar)
     impl(_ops.nanquantile, "CompositeImplicitAutograd", native.nanquantile, casts(CPU="fp32"))
     out_of(_ops.nanquantile_out, _ops.nanquantile)
-    impl(
-        _ops.nanquantile_scalar, "CompositeImplicitAutograd", native.nanquantile_scalar,
+    impl(_ops.nanquantile_scalar, "CompositeImplicitAutograd", native.nanquantile_scalar,
         casts(CPU="fp32"))
     out_of(_ops.nanquantile_scalar_out, _ops.nanquantile_scalar)
 

@@ -14,51 +14,38 @@ from ...native import pad as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.constant_pad_nd, "CompositeExplicitAutograd", native.constant_pad_nd,
+    impl(_ops.constant_pad_nd, "CompositeExplicitAutograd", native.constant_pad_nd,
         ConstantPadNdBackward0)
     out_of(_ops.constant_pad_nd_out, _ops.constant_pad_nd)
-    impl(
-        _ops.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
+    impl(_ops.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
         ReflectionPad1DBackward0, casts(CPU="fp32"))
     out_of(_ops.reflection_pad1d_out, _ops.reflection_pad1d)
-    impl(
-        _ops.reflection_pad1d_backward, "CompositeExplicitAutograd",
+    impl(_ops.reflection_pad1d_backward, "CompositeExplicitAutograd",
         native.reflection_pad1d_backward, ReflectionPad1DBackwardBackward0)
-    impl(
-        _ops.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
+    impl(_ops.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
         ReflectionPad2DBackward0, casts(CPU="fp32"))
     out_of(_ops.reflection_pad2d_out, _ops.reflection_pad2d)
-    impl(
-        _ops.reflection_pad2d_backward, "CompositeExplicitAutograd",
+    impl(_ops.reflection_pad2d_backward, "CompositeExplicitAutograd",
         native.reflection_pad2d_backward, ReflectionPad2DBackwardBackward0)
-    impl(
-        _ops.reflection_pad3d, "CompositeExplicitAutograd", native.reflection_pad3d,
+    impl(_ops.reflection_pad3d, "CompositeExplicitAutograd", native.reflection_pad3d,
         ReflectionPad3DBackward0)
     out_of(_ops.reflection_pad3d_out, _ops.reflection_pad3d)
-    impl(
-        _ops.reflection_pad3d_backward, "CompositeExplicitAutograd",
+    impl(_ops.reflection_pad3d_backward, "CompositeExplicitAutograd",
         native.reflection_pad3d_backward, ReflectionPad3DBackwardBackward0)
-    impl(
-        _ops.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
+    impl(_ops.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
         ReplicationPad1DBackward0, casts(CPU="fp32"))
     out_of(_ops.replication_pad1d_out, _ops.replication_pad1d)
-    impl(
-        _ops.replication_pad1d_backward, "CompositeExplicitAutograd",
+    impl(_ops.replication_pad1d_backward, "CompositeExplicitAutograd",
         native.replication_pad1d_backward, ReplicationPad1DBackwardBackward0)
-    impl(
-        _ops.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
+    impl(_ops.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
         ReplicationPad2DBackward0, casts(CPU="fp32"))
     out_of(_ops.replication_pad2d_out, _ops.replication_pad2d)
-    impl(
-        _ops.replication_pad2d_backward, "CompositeExplicitAutograd",
+    impl(_ops.replication_pad2d_backward, "CompositeExplicitAutograd",
         native.replication_pad2d_backward, ReplicationPad2DBackwardBackward0)
-    impl(
-        _ops.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
+    impl(_ops.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
         ReplicationPad3DBackward0, casts(CPU="fp32"))
     out_of(_ops.replication_pad3d_out, _ops.replication_pad3d)
-    impl(
-        _ops.replication_pad3d_backward, "CompositeExplicitAutograd",
+    impl(_ops.replication_pad3d_backward, "CompositeExplicitAutograd",
         native.replication_pad3d_backward, ReplicationPad3DBackwardBackward0)
     impl(_ops._pad_circular, "CompositeImplicitAutograd", native._pad_circular)
     impl(_ops.pad, "CompositeImplicitAutograd", native.pad)

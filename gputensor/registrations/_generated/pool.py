@@ -15,40 +15,31 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.avg_pool1d, "CompositeImplicitAutograd", native.avg_pool1d)
     impl(_ops.avg_pool2d, "CPU, CUDA, Meta", native.avg_pool2d, AvgPool2DBackward0)
-    impl(
-        _ops.avg_pool2d_backward, "CPU, CUDA, Meta", native.avg_pool2d_backward,
+    impl(_ops.avg_pool2d_backward, "CPU, CUDA, Meta", native.avg_pool2d_backward,
         AvgPool2DBackwardBackward0)
-    impl(
-        _ops.avg_pool3d, "CPU, CUDA, Meta", native.avg_pool3d, AvgPool3DBackward0,
+    impl(_ops.avg_pool3d, "CPU, CUDA, Meta", native.avg_pool3d, AvgPool3DBackward0,
         casts(CPU="fp32"))
-    impl(
-        _ops.avg_pool3d_backward, "CPU, CUDA, Meta", native.avg_pool3d_backward,
+    impl(_ops.avg_pool3d_backward, "CPU, CUDA, Meta", native.avg_pool3d_backward,
         AvgPool3DBackwardBackward0)
     impl(_ops.adaptive_avg_pool1d, "CompositeImplicitAutograd", native.adaptive_avg_pool1d)
     impl(_ops.adaptive_avg_pool2d, "CompositeImplicitAutograd", native.adaptive_avg_pool2d)
-    impl(
-        _ops._adaptive_avg_pool2d, "CPU, CUDA, Meta", native._adaptive_avg_pool2d,
+    impl(_ops._adaptive_avg_pool2d, "CPU, CUDA, Meta", native._adaptive_avg_pool2d,
         AdaptiveAvgPool2DBackward0)
-    impl(
-        _ops._adaptive_avg_pool2d_backward, "CPU, CUDA, Meta", native._adaptive_avg_pool2d_backward,
-        AdaptiveAvgPool2DBackwardBackward0)
-    impl(
-        _ops.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
+    impl(_ops._adaptive_avg_pool2d_backward, "CPU, CUDA, Meta",
+        native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2DBackwardBackward0)
+    impl(_ops.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
         casts(CPU="fp32"))
-    impl(
-        _ops._adaptive_avg_pool3d, "CPU, CUDA, Meta", native._adaptive_avg_pool3d,
+    impl(_ops._adaptive_avg_pool3d, "CPU, CUDA, Meta", native._adaptive_avg_pool3d,
         AdaptiveAvgPool3DBackward0)
-    impl(
-        _ops._adaptive_avg_pool3d_backward, "CPU, CUDA, Meta", native._adaptive_avg_pool3d_backward,
-        AdaptiveAvgPool3DBackwardBackward0)
+    impl(_ops._adaptive_avg_pool3d_backward, "CPU, CUDA, Meta",
+        native._adaptive_avg_pool3d_backward, AdaptiveAvgPool3DBackwardBackward0)
 
 class AvgPool2DBackward0(_Node):  # avg_pool2d
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
         "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-    def keep(
-            node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    def keep(node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
             divisor_override):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -78,8 +69,7 @@ class AvgPool2DBackwardBackward0(_Node):  # avg_pool2d_backward
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
         "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-    def keep(
-            node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    def keep(node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
             divisor_override):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
@@ -114,8 +104,7 @@ class AvgPool3DBackward0(_Node):  # avg_pool3d
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
         "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-    def keep(
-            node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    def keep(node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
             divisor_override):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -145,8 +134,7 @@ class AvgPool3DBackwardBackward0(_Node):  # avg_pool3d_backward
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
         "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-    def keep(
-            node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+    def keep(node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
             divisor_override):
         if node.edges[1] is not None:
             node.saved_self = _save(self)

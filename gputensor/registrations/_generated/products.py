@@ -19,19 +19,15 @@ def install() -> None:
     out_of(_ops.dot_out, _ops.dot)
     impl(_ops.vdot, "CPU, CUDA, Meta", native.vdot, VdotBackward0, casts(CUDA="promote"))
     out_of(_ops.vdot_out, _ops.vdot)
-    impl(
-        _ops.mv, "CompositeExplicitAutograd", native.mv, MvBackward0,
+    impl(_ops.mv, "CompositeExplicitAutograd", native.mv, MvBackward0,
         casts(CUDA="lower_precision_fp"))
     out_of(_ops.mv_out, _ops.mv)
-    impl(
-        _ops.addmv, "CompositeExplicitAutograd", native.addmv, AddmvBackward0,
+    impl(_ops.addmv, "CompositeExplicitAutograd", native.addmv, AddmvBackward0,
         casts(CUDA="lower_precision_fp"))
-    impl(
-        _ops.addmv_, "CompositeExplicitAutograd", _forms.inplace(_ops.addmv), counts,
+    impl(_ops.addmv_, "CompositeExplicitAutograd", _forms.inplace(_ops.addmv), counts,
         AddmvBackward0)
     out_of(_ops.addmv_out, _ops.addmv)
-    impl(
-        _ops.addr, "CompositeExplicitAutograd", native.addr, AddrBackward0,
+    impl(_ops.addr, "CompositeExplicitAutograd", native.addr, AddrBackward0,
         casts(CUDA="lower_precision_fp"))
     impl(_ops.addr_, "CompositeExplicitAutograd", _forms.inplace(_ops.addr), counts, AddrBackward0)
     out_of(_ops.addr_out, _ops.addr)
@@ -43,16 +39,13 @@ def install() -> None:
     out_of(_ops.inner_out, _ops.inner)
     impl(_ops.kron, "CompositeImplicitAutograd", native.kron)
     out_of(_ops.kron_out, _ops.kron)
-    impl(
-        _ops.chain_matmul, "CompositeImplicitAutograd", native.chain_matmul,
+    impl(_ops.chain_matmul, "CompositeImplicitAutograd", native.chain_matmul,
         casts(CUDA="lower_precision_fp"))
     out_of(_ops.chain_matmul_out, _ops.chain_matmul)
-    impl(
-        _ops.linalg_multi_dot, "CompositeImplicitAutograd", native.linalg_multi_dot,
+    impl(_ops.linalg_multi_dot, "CompositeImplicitAutograd", native.linalg_multi_dot,
         casts(CUDA="lower_precision_fp"))
     out_of(_ops.linalg_multi_dot_out, _ops.linalg_multi_dot)
-    impl(
-        _ops.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
+    impl(_ops.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
         casts("lower_precision_fp"))
     out_of(_ops.linalg_vecdot_out, _ops.linalg_vecdot)
     impl(_ops.linalg_matmul, "CompositeImplicitAutograd", _linalg_matmul)

@@ -11,39 +11,29 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
     impl(_ops.normal_, "CPU, CUDA, Meta", native.normal_, counts, NormalBackward0)
-    impl(
-        _ops.normal_Tensor_float, "CompositeExplicitAutograd", native.normal_tensors,
+    impl(_ops.normal_Tensor_float, "CompositeExplicitAutograd", native.normal_tensors,
         NormalBackward1)
-    impl(
-        _ops.normal_float_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
+    impl(_ops.normal_float_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
         NormalBackward2)
-    impl(
-        _ops.normal_Tensor_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
+    impl(_ops.normal_Tensor_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
         NormalBackward3)
-    impl(
-        _ops.normal_float_float, "CompositeExplicitAutograd", native.normal_float_float, selects,
+    impl(_ops.normal_float_float, "CompositeExplicitAutograd", native.normal_float_float, selects,
         passes)
-    impl(
-        _ops.normal_Tensor_float_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+    impl(_ops.normal_Tensor_float_out, "CompositeExplicitAutograd", native.normal_tensors_out,
         counts, refuses_out)
-    impl(
-        _ops.normal_float_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+    impl(_ops.normal_float_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
         counts, refuses_out)
-    impl(
-        _ops.normal_Tensor_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+    impl(_ops.normal_Tensor_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
         counts, refuses_out)
-    impl(
-        _ops.normal_float_float_out, "CompositeExplicitAutograd", native.normal_float_float_out,
+    impl(_ops.normal_float_float_out, "CompositeExplicitAutograd", native.normal_float_float_out,
         counts, refuses_out)
     impl(_ops.log_normal_, "CPU, CUDA, Meta", native.log_normal_, counts, LogNormalBackward0)
     impl(_ops.exponential_, "CPU, CUDA, Meta", native.exponential_, counts, ExponentialBackward0)
     impl(_ops.cauchy_, "CPU, CUDA, Meta", native.cauchy_, counts, CauchyBackward0)
     impl(_ops.geometric_, "CPU, CUDA, Meta", native.geometric_, counts, GeometricBackward0)
-    impl(
-        _ops.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0,
+    impl(_ops.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0,
         loop="integers")
-    impl(
-        _ops.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1,
+    impl(_ops.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1,
         loop="integers")
     impl(_ops.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2, loop="integers")
     impl(_ops.multinomial, "CompositeExplicitAutograd", native.multinomial, passes)
@@ -52,11 +42,9 @@ def install() -> None:
     out_of(_ops.bernoulli_out, _ops.bernoulli)
     impl(_ops.bernoulli_p, "CompositeExplicitAutograd", native.bernoulli_p, passes)
     out_of(_ops.bernoulli_float_out, _ops.bernoulli_p)
-    impl(
-        _ops.bernoulli__Tensor, "CPU, CUDA, Meta", native.bernoulli__Tensor, counts,
+    impl(_ops.bernoulli__Tensor, "CPU, CUDA, Meta", native.bernoulli__Tensor, counts,
         BernoulliBackward1)
-    impl(
-        _ops.bernoulli__float, "CPU, CUDA, Meta", native.bernoulli__float, counts,
+    impl(_ops.bernoulli__float, "CPU, CUDA, Meta", native.bernoulli__float, counts,
         BernoulliBackward2)
 
 class UniformBackward0(_Node):  # uniform_

@@ -9,57 +9,44 @@ def install() -> None:
     impl(_ops.rand, "CompositeExplicitAutograd", native.rand, selects, passes)
     impl(_ops.rand_generator, "CompositeExplicitAutograd", native.rand_generator, selects, passes)
     impl(_ops.rand_out, "CompositeExplicitAutograd", native.rand_out, counts, refuses_out)
-    impl(
-        _ops.rand_generator_out, "CompositeExplicitAutograd", native.rand_generator_out, counts,
+    impl(_ops.rand_generator_out, "CompositeExplicitAutograd", native.rand_generator_out, counts,
         refuses_out)
     impl(_ops.rand_like, "CompositeExplicitAutograd", native.rand_like, passes)
     impl(_ops.rand_like_generator, "CompositeExplicitAutograd", native.rand_like_generator, passes)
     impl(_ops.randn, "CompositeExplicitAutograd", native.randn, selects, passes)
     impl(_ops.randn_generator, "CompositeExplicitAutograd", native.randn_generator, selects, passes)
     impl(_ops.randn_out, "CompositeExplicitAutograd", native.randn_out, counts, refuses_out)
-    impl(
-        _ops.randn_generator_out, "CompositeExplicitAutograd", native.randn_generator_out, counts,
+    impl(_ops.randn_generator_out, "CompositeExplicitAutograd", native.randn_generator_out, counts,
         refuses_out)
     impl(_ops.randn_like, "CompositeExplicitAutograd", native.randn_like, passes)
-    impl(
-        _ops.randn_like_generator, "CompositeExplicitAutograd", native.randn_like_generator, passes)
+    impl(_ops.randn_like_generator, "CompositeExplicitAutograd", native.randn_like_generator,
+        passes)
     impl(_ops.randint, "CompositeExplicitAutograd", native.randint, selects, passes)
-    impl(
-        _ops.randint_generator, "CompositeExplicitAutograd", native.randint_generator, selects,
+    impl(_ops.randint_generator, "CompositeExplicitAutograd", native.randint_generator, selects,
         passes)
     impl(_ops.randint_out, "CompositeExplicitAutograd", native.randint_out, counts, refuses_out)
-    impl(
-        _ops.randint_generator_out, "CompositeExplicitAutograd", native.randint_generator_out,
+    impl(_ops.randint_generator_out, "CompositeExplicitAutograd", native.randint_generator_out,
         counts, refuses_out)
     impl(_ops.randint_low, "CompositeExplicitAutograd", native.randint_low, selects, passes)
-    impl(
-        _ops.randint_low_generator, "CompositeExplicitAutograd", native.randint_low_generator,
+    impl(_ops.randint_low_generator, "CompositeExplicitAutograd", native.randint_low_generator,
         selects, passes)
-    impl(
-        _ops.randint_low_out, "CompositeExplicitAutograd", native.randint_low_out, counts,
+    impl(_ops.randint_low_out, "CompositeExplicitAutograd", native.randint_low_out, counts,
         refuses_out)
-    impl(
-        _ops.randint_low_generator_out, "CompositeExplicitAutograd",
+    impl(_ops.randint_low_generator_out, "CompositeExplicitAutograd",
         native.randint_low_generator_out, counts, refuses_out)
     impl(_ops.randint_like, "CompositeExplicitAutograd", native.randint_like, passes)
-    impl(
-        _ops.randint_like_generator, "CompositeExplicitAutograd", native.randint_like_generator,
+    impl(_ops.randint_like_generator, "CompositeExplicitAutograd", native.randint_like_generator,
         passes)
     impl(_ops.randint_like_Tensor, "CompositeExplicitAutograd", native.randint_like_Tensor, passes)
-    impl(
-        _ops.randint_like_Tensor_generator, "CompositeExplicitAutograd",
+    impl(_ops.randint_like_Tensor_generator, "CompositeExplicitAutograd",
         native.randint_like_Tensor_generator, passes)
-    impl(
-        _ops.randint_like_low_dtype, "CompositeExplicitAutograd", native.randint_like_low_dtype,
+    impl(_ops.randint_like_low_dtype, "CompositeExplicitAutograd", native.randint_like_low_dtype,
         passes)
-    impl(
-        _ops.randint_like_low_generator_dtype, "CompositeExplicitAutograd",
+    impl(_ops.randint_like_low_generator_dtype, "CompositeExplicitAutograd",
         native.randint_like_low_generator_dtype, passes)
     impl(_ops.randperm, "CompositeExplicitAutograd", native.randperm, selects, passes)
-    impl(
-        _ops.randperm_generator, "CompositeExplicitAutograd", native.randperm_generator, selects,
+    impl(_ops.randperm_generator, "CompositeExplicitAutograd", native.randperm_generator, selects,
         passes)
     impl(_ops.randperm_out, "CompositeExplicitAutograd", native.randperm_out, counts, refuses_out)
-    impl(
-        _ops.randperm_generator_out, "CompositeExplicitAutograd", native.randperm_generator_out,
+    impl(_ops.randperm_generator_out, "CompositeExplicitAutograd", native.randperm_generator_out,
         counts, refuses_out)

@@ -8,50 +8,37 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.arange, "CompositeExplicitAutograd", native.arange, selects, passes)
     impl(_ops.arange_start, "CompositeExplicitAutograd", native.arange_start, selects, passes)
-    impl(
-        _ops.arange_start_step, "CompositeExplicitAutograd", native.arange_start_step, selects,
+    impl(_ops.arange_start_step, "CompositeExplicitAutograd", native.arange_start_step, selects,
         passes)
     impl(_ops.arange_out, "CPU, CUDA, Meta", native.arange_end_out, counts, refuses_out)
     impl(_ops.arange_start_out, "CPU, CUDA, Meta", native.arange_out, counts, refuses_out)
     impl(_ops.linspace, "CompositeExplicitAutograd", native.linspace, selects, passes)
     impl(_ops.linspace_out, "CPU, CUDA, Meta", native.linspace_out, counts, refuses_out)
-    impl(
-        _ops.linspace_Tensor_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
+    impl(_ops.linspace_Tensor_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
         passes)
-    impl(
-        _ops.linspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
+    impl(_ops.linspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
         native.linspace_of_tensors_out, counts, refuses_out)
-    impl(
-        _ops.linspace_Tensor_Scalar, "CompositeExplicitAutograd", native.linspace_of_tensors,
+    impl(_ops.linspace_Tensor_Scalar, "CompositeExplicitAutograd", native.linspace_of_tensors,
         passes)
-    impl(
-        _ops.linspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
+    impl(_ops.linspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
         native.linspace_of_tensors_out, counts, refuses_out)
-    impl(
-        _ops.linspace_Scalar_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
+    impl(_ops.linspace_Scalar_Tensor, "CompositeExplicitAutograd", native.linspace_of_tensors,
         passes)
-    impl(
-        _ops.linspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
+    impl(_ops.linspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
         native.linspace_of_tensors_out, counts, refuses_out)
     impl(_ops.logspace, "CompositeExplicitAutograd", native.logspace, selects, passes)
     impl(_ops.logspace_out, "CompositeExplicitAutograd", native.logspace_out, counts, refuses_out)
-    impl(
-        _ops.logspace_Tensor_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
+    impl(_ops.logspace_Tensor_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
         passes)
-    impl(
-        _ops.logspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
+    impl(_ops.logspace_Tensor_Tensor_out, "CompositeExplicitAutograd",
         native.logspace_of_tensors_out, counts, refuses_out)
-    impl(
-        _ops.logspace_Tensor_Scalar, "CompositeExplicitAutograd", native.logspace_of_tensors,
+    impl(_ops.logspace_Tensor_Scalar, "CompositeExplicitAutograd", native.logspace_of_tensors,
         passes)
-    impl(
-        _ops.logspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
+    impl(_ops.logspace_Tensor_Scalar_out, "CompositeExplicitAutograd",
         native.logspace_of_tensors_out, counts, refuses_out)
-    impl(
-        _ops.logspace_Scalar_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
+    impl(_ops.logspace_Scalar_Tensor, "CompositeExplicitAutograd", native.logspace_of_tensors,
         passes)
-    impl(
-        _ops.logspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
+    impl(_ops.logspace_Scalar_Tensor_out, "CompositeExplicitAutograd",
         native.logspace_of_tensors_out, counts, refuses_out)
     impl(_ops.eye, "CompositeExplicitAutograd", native.eye, selects, passes)
     impl(_ops.eye_m, "CompositeExplicitAutograd", native.eye_m, selects, passes)

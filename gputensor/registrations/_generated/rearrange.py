@@ -23,16 +23,13 @@ def install() -> None:
     out_of(_ops.rot90_out, _ops.rot90)
     impl(_ops.fliplr, "CompositeImplicitAutograd", native.fliplr)
     impl(_ops.flipud, "CompositeImplicitAutograd", native.flipud)
-    impl(
-        _ops.pixel_shuffle, "CompositeExplicitAutograd", native.pixel_shuffle,
+    impl(_ops.pixel_shuffle, "CompositeExplicitAutograd", native.pixel_shuffle,
         PixelShuffleBackward0)
     out_of(_ops.pixel_shuffle_out, _ops.pixel_shuffle)
-    impl(
-        _ops.pixel_unshuffle, "CompositeExplicitAutograd", native.pixel_unshuffle,
+    impl(_ops.pixel_unshuffle, "CompositeExplicitAutograd", native.pixel_unshuffle,
         PixelUnshuffleBackward0)
     out_of(_ops.pixel_unshuffle_out, _ops.pixel_unshuffle)
-    impl(
-        _ops.channel_shuffle, "CompositeExplicitAutograd", native.channel_shuffle,
+    impl(_ops.channel_shuffle, "CompositeExplicitAutograd", native.channel_shuffle,
         ChannelShuffleBackward0)
     out_of(_ops.channel_shuffle_out, _ops.channel_shuffle)
     impl(_ops.native_channel_shuffle, "CompositeImplicitAutograd", _native_channel_shuffle)

@@ -9,8 +9,7 @@ from ...native import recurrent as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops._rnn_layer, "CompositeExplicitAutograd", native._rnn_layer, RnnLayerBackward0,
+    impl(_ops._rnn_layer, "CompositeExplicitAutograd", native._rnn_layer, RnnLayerBackward0,
         casts("lower_precision_fp"))
     impl(_ops._rnn_layer_backward, "CompositeExplicitAutograd", native._rnn_layer_backward, passes)
 
@@ -19,13 +18,11 @@ class RnnLayerBackward0(_Node):  # _rnn_layer
         "saved_input", "saved_weight_ih", "saved_weight_hh", "saved_bias_ih", "saved_bias_hh",
         "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells",
         "saved_mode", "saved_reverse", "saved_batch_sizes")
-    saved = (
-        "saved_input", "saved_weight_ih", "saved_weight_hh", "saved_bias_ih", "saved_bias_hh",
+    saved = ("saved_input", "saved_weight_ih", "saved_weight_hh", "saved_bias_ih", "saved_bias_hh",
         "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells")
     others = (("saved_output", 0), ("saved_gates", 3), ("saved_cells", 4))
     differentiated = (0, 1, 2)
-    def keep(
-            node, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
+    def keep(node, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
             batch_sizes, train):
         node.saved_input = _save(input)
         node.saved_weight_ih = _save(weight_ih)

@@ -13,18 +13,15 @@ from ..._generated import operators as _ops
 def install() -> None:
     bind(_ops.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops.sum_out, native.out, "sum", counts, refuses_out)
-    bind(
-        _ops.sum_dim_IntList, native.functional, "sum", SumBackward1,
+    bind(_ops.sum_dim_IntList, native.functional, "sum", SumBackward1,
         casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops.sum_IntList_out, native.out, "sum", counts, refuses_out)
     bind(_ops.nansum, native.functional, "nansum", NansumBackward0)
     bind(_ops.nansum_out, native.out, "nansum", counts, refuses_out)
-    bind(
-        _ops.prod, native.functional, "prod", ProdBackward0,
+    bind(_ops.prod, native.functional, "prod", ProdBackward0,
         casts(CPU="fp32", CUDA="fp32_set_opt_dtype"))
     bind(_ops.prod_out, native.out, "prod", counts, refuses_out)
-    bind(
-        _ops.prod_dim_int, native.functional, "prod", ProdBackward1,
+    bind(_ops.prod_dim_int, native.functional, "prod", ProdBackward1,
         casts(CPU="fp32", CUDA="fp32_set_opt_dtype"))
     bind(_ops.prod_int_out, native.out, "prod", counts, refuses_out)
     bind(_ops.mean, native.functional, "mean", MeanBackward0)
@@ -47,14 +44,12 @@ def install() -> None:
     bind(_ops.all_out, native.out, "all", counts, refuses_out)
     bind(_ops.all_dims, native.functional, "all", passes)
     bind(_ops.all_dims_out, native.out, "all", counts, refuses_out)
-    impl(
-        _ops.logsumexp, "CompositeExplicitAutograd", native.logsumexp, LogsumexpBackward0,
+    impl(_ops.logsumexp, "CompositeExplicitAutograd", native.logsumexp, LogsumexpBackward0,
         casts(CUDA="fp32"))
     out_of(_ops.logsumexp_out, _ops.logsumexp)
     impl(_ops.count_nonzero, "CompositeExplicitAutograd", native.count_nonzero, passes)
     out_of(_ops.count_nonzero_out, _ops.count_nonzero)
-    impl(
-        _ops.count_nonzero_dim_IntList, "CompositeExplicitAutograd",
+    impl(_ops.count_nonzero_dim_IntList, "CompositeExplicitAutograd",
         native.count_nonzero_dim_IntList, passes)
     out_of(_ops.count_nonzero_dim_IntList_out, _ops.count_nonzero_dim_IntList)
 

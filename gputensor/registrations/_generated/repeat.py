@@ -10,14 +10,11 @@ from ..._generated import operators as _ops
 def install() -> None:
     impl(_ops.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
     impl(_ops.tile, "CompositeImplicitAutograd", native.tile)
-    impl(
-        _ops.repeat_interleave_Tensor, "CompositeExplicitAutograd", native.repeat_interleave_Tensor,
-        passes)
-    impl(
-        _ops.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
+    impl(_ops.repeat_interleave_Tensor, "CompositeExplicitAutograd",
+        native.repeat_interleave_Tensor, passes)
+    impl(_ops.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
         native.repeat_interleave_self_Tensor)
-    impl(
-        _ops.repeat_interleave_self_int, "CompositeImplicitAutograd",
+    impl(_ops.repeat_interleave_self_int, "CompositeImplicitAutograd",
         native.repeat_interleave_self_int)
     impl(_ops.combinations, "CompositeImplicitAutograd", native.combinations)
     impl(_ops.cartesian_prod, "CompositeImplicitAutograd", native.cartesian_prod)

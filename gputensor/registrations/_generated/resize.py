@@ -10,7 +10,6 @@ def install() -> None:
     impl(_ops.resize_as_, "CompositeExplicitAutograd", native.resize_as_, counts, refuses_resize)
     impl(_ops.set_, "CPU, CUDA, Meta", native.set_, counts, refuses_resize)
     impl(_ops.set__source_Storage, "CPU, CUDA, Meta", native.set_storage_, counts, refuses_resize)
-    impl(
-        _ops.set__source_Storage_storage_offset, "CPU, CUDA, Meta", native.set_storage_offset_,
+    impl(_ops.set__source_Storage_storage_offset, "CPU, CUDA, Meta", native.set_storage_offset_,
         counts, refuses_resize)
     impl(_ops.set__source_Tensor, "CPU, CUDA, Meta", native.set_tensor_, counts, refuses_resize)

@@ -10,23 +10,19 @@ from ...native import sampling as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.grid_sampler_2d, "CPU, CUDA, Meta", native.grid_sampler_2d, GridSampler2DBackward0,
+    impl(_ops.grid_sampler_2d, "CPU, CUDA, Meta", native.grid_sampler_2d, GridSampler2DBackward0,
         casts(CPU="fp32"))
     out_of(_ops.grid_sampler_2d_out, _ops.grid_sampler_2d)
-    impl(
-        _ops.grid_sampler_2d_backward, "CompositeImplicitAutograd", native.grid_sampler_2d_backward)
-    impl(
-        _ops.grid_sampler_3d, "CPU, CUDA, Meta", native.grid_sampler_3d, GridSampler3DBackward0,
+    impl(_ops.grid_sampler_2d_backward, "CompositeImplicitAutograd",
+        native.grid_sampler_2d_backward)
+    impl(_ops.grid_sampler_3d, "CPU, CUDA, Meta", native.grid_sampler_3d, GridSampler3DBackward0,
         casts(CPU="fp32"))
     out_of(_ops.grid_sampler_3d_out, _ops.grid_sampler_3d)
-    impl(
-        _ops.grid_sampler_3d_backward, "CompositeImplicitAutograd", native.grid_sampler_3d_backward)
-    impl(
-        _ops._grid_sampler_backward, "CompositeExplicitAutograd", native._grid_sampler_backward,
+    impl(_ops.grid_sampler_3d_backward, "CompositeImplicitAutograd",
+        native.grid_sampler_3d_backward)
+    impl(_ops._grid_sampler_backward, "CompositeExplicitAutograd", native._grid_sampler_backward,
         passes)
-    impl(
-        _ops.grid_sampler, "CompositeImplicitAutograd", native.grid_sampler,
+    impl(_ops.grid_sampler, "CompositeImplicitAutograd", native.grid_sampler,
         casts(CPU="fp32", CUDA="promote"))
     impl(_ops.affine_grid_generator, "CompositeImplicitAutograd", native.affine_grid_generator)
 

@@ -11,12 +11,11 @@ from ...native import scan as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    bind(
-        _ops.cumsum, native.functional, "cumsum", CumsumBackward0, casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops.cumsum, native.functional, "cumsum", CumsumBackward0,
+        casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops.cumsum_, native.inplace, "cumsum", counts, CumsumBackward0)
     bind(_ops.cumsum_out, native.out, "cumsum", counts, refuses_out)
-    bind(
-        _ops.cumprod, native.functional, "cumprod", CumprodBackward0,
+    bind(_ops.cumprod, native.functional, "cumprod", CumprodBackward0,
         casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops.cumprod_, native.inplace, "cumprod", counts, CumprodBackward0)
     bind(_ops.cumprod_out, native.out, "cumprod", counts, refuses_out)

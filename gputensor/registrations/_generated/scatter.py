@@ -16,19 +16,15 @@ from ...native import scatter as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0,
+    impl(_ops.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0,
         casts(CUDA="promote"))
     impl(_ops.index_put_, "CompositeExplicitAutograd", native.index_put_, counts, IndexPutBackward0)
     out_of(_ops.index_put_out, _ops.index_put)
-    impl(
-        _ops._unsafe_index_put, "CompositeExplicitAutograd", native._unsafe_index_put,
+    impl(_ops._unsafe_index_put, "CompositeExplicitAutograd", native._unsafe_index_put,
         UnsafeIndexPutBackward0)
-    impl(
-        _ops._index_put_impl_, "CPU, CUDA, Meta", native._index_put_impl_, counts,
+    impl(_ops._index_put_impl_, "CPU, CUDA, Meta", native._index_put_impl_, counts,
         IndexPutImplBackward0, loop="scatter")
-    impl(
-        _ops._unsafe_masked_index_put_accumulate, "CompositeExplicitAutograd",
+    impl(_ops._unsafe_masked_index_put_accumulate, "CompositeExplicitAutograd",
         native._unsafe_masked_index_put_accumulate, UnsafeMaskedIndexPutAccumulateBackward0)
     bind(_ops.scatter_src, native.functional, "scatter", ScatterBackward0)
     impl(_ops.scatter__src, "CPU, CUDA, Meta", native.scatter__src, counts, ScatterBackward0)
@@ -37,63 +33,51 @@ def install() -> None:
     impl(_ops.scatter__value, "CPU, CUDA, Meta", native.scatter__value, counts, ScatterBackward1)
     bind(_ops.scatter_value_out, native.out, "scatter", counts, refuses_out)
     bind(_ops.scatter_reduce, native.functional, "scatter_add", ScatterBackward2)
-    impl(
-        _ops.scatter__reduce, "CPU, CUDA, Meta", native.scatter__reduce, counts, ScatterBackward2,
+    impl(_ops.scatter__reduce, "CPU, CUDA, Meta", native.scatter__reduce, counts, ScatterBackward2,
         loop="scatter_add")
     bind(_ops.scatter_reduce_out, native.out, "scatter_add", counts, refuses_out)
     bind(_ops.scatter_value_reduce, native.functional, "scatter_add", ScatterBackward3)
-    impl(
-        _ops.scatter__value_reduce, "CPU, CUDA, Meta", native.scatter__value_reduce, counts,
+    impl(_ops.scatter__value_reduce, "CPU, CUDA, Meta", native.scatter__value_reduce, counts,
         ScatterBackward3, loop="scatter_add")
     bind(_ops.scatter_value_reduce_out, native.out, "scatter_add", counts, refuses_out)
-    bind(
-        _ops.scatter_add, native.functional, "scatter_add", ScatterAddBackward0,
+    bind(_ops.scatter_add, native.functional, "scatter_add", ScatterAddBackward0,
         casts(CUDA="promote"))
     impl(_ops.scatter_add_, "CPU, CUDA, Meta", native.scatter_add_, counts, ScatterAddBackward0)
     bind(_ops.scatter_add_out, native.out, "scatter_add", counts, refuses_out)
     bind(_ops.scatter_reduce_two, native.functional, "scatter", ScatterReduceBackward0)
-    impl(
-        _ops.scatter_reduce__two, "CPU, CUDA, Meta", native.scatter_reduce__two, counts,
+    impl(_ops.scatter_reduce__two, "CPU, CUDA, Meta", native.scatter_reduce__two, counts,
         ScatterReduceBackward0, loop="scatter")
     bind(_ops.scatter_reduce_two_out, native.out, "scatter", counts, refuses_out)
     bind(_ops.index_add, native.functional, "scatter_add", IndexAddBackward0)
-    impl(
-        _ops.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0,
+    impl(_ops.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0,
         loop="scatter_add")
     bind(_ops.index_add_out, native.out, "scatter_add", counts, refuses_out)
     bind(_ops.index_copy, native.functional, "scatter", IndexCopyBackward0, casts(CPU="promote"))
-    impl(
-        _ops.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
+    impl(_ops.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
         loop="scatter")
     bind(_ops.index_copy_out, native.out, "scatter", counts, refuses_out)
     bind(_ops.index_fill_int_Scalar, native.kept_functional, "scatter", IndexFillBackward0)
-    impl(
-        _ops.index_fill__int_Scalar, "CPU, CUDA, Meta", native.index_fill__int_Scalar, counts,
+    impl(_ops.index_fill__int_Scalar, "CPU, CUDA, Meta", native.index_fill__int_Scalar, counts,
         IndexFillBackward0, loop="scatter")
     bind(_ops.index_fill_int_Scalar_out, native.kept_out, "scatter", counts, refuses_out)
     bind(_ops.index_fill_int_Tensor, native.kept_functional, "scatter", IndexFillBackward1)
-    impl(
-        _ops.index_fill__int_Tensor, "CPU, CUDA, Meta", native.index_fill__int_Tensor, counts,
+    impl(_ops.index_fill__int_Tensor, "CPU, CUDA, Meta", native.index_fill__int_Tensor, counts,
         IndexFillBackward1, loop="scatter")
     bind(_ops.index_fill_int_Tensor_out, native.kept_out, "scatter", counts, refuses_out)
     bind(_ops.index_reduce, native.functional, "scatter", IndexReduceBackward0)
-    impl(
-        _ops.index_reduce_, "CPU, CUDA, Meta", native.index_reduce_, counts, IndexReduceBackward0,
+    impl(_ops.index_reduce_, "CPU, CUDA, Meta", native.index_reduce_, counts, IndexReduceBackward0,
         loop="scatter")
     bind(_ops.index_reduce_out, native.out, "scatter", counts, refuses_out)
     bind(_ops.put, native.kept_functional, "scatter", PutBackward0)
     impl(_ops.put_, "CPU, CUDA, Meta", native.put_, counts, PutBackward0, loop="scatter")
     bind(_ops.put_out, native.kept_out, "scatter", counts, refuses_out)
-    impl(
-        _ops.select_scatter, "CompositeExplicitAutograd", native.select_scatter,
+    impl(_ops.select_scatter, "CompositeExplicitAutograd", native.select_scatter,
         SelectScatterBackward0)
     out_of(_ops.select_scatter_out, _ops.select_scatter)
-    impl(
-        _ops.slice_scatter, "CompositeExplicitAutograd", native.slice_scatter,
+    impl(_ops.slice_scatter, "CompositeExplicitAutograd", native.slice_scatter,
         SliceScatterBackward0)
     out_of(_ops.slice_scatter_out, _ops.slice_scatter)
-    impl(
-        _ops.unfold_backward, "CompositeExplicitAutograd", native.unfold_backward,
+    impl(_ops.unfold_backward, "CompositeExplicitAutograd", native.unfold_backward,
         UnfoldBackwardBackward0)
     out_of(_ops.unfold_backward_out, _ops.unfold_backward)
 

@@ -21,48 +21,38 @@ def _split_sizes(key_set, self, split_size, dim):
 def install() -> None:
     impl(_ops.narrow, "CompositeImplicitAutograd", native.narrow)
     impl(_ops.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
-    impl(
-        _ops.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.select_int),
+    impl(_ops.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.select_int),
         copied(SelectBackward0))
     out_of(_ops.select_copy_int_out, _ops.select_copy_int)
     impl(_ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
-    impl(
-        _ops.slice_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.slice_Tensor),
+    impl(_ops.slice_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.slice_Tensor),
         copied(SliceBackward0))
     out_of(_ops.slice_copy_Tensor_out, _ops.slice_copy_Tensor)
     impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
-    impl(
-        _ops.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_ops.as_strided),
+    impl(_ops.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_ops.as_strided),
         copied(AsStridedBackward0))
     out_of(_ops.as_strided_copy_out, _ops.as_strided_copy)
-    impl(
-        _ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
+    impl(_ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
         AsStridedBackward1)
     impl(_ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks, DiagonalBackward0)
-    impl(
-        _ops.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_ops.diagonal),
+    impl(_ops.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_ops.diagonal),
         copied(DiagonalBackward0))
     out_of(_ops.diagonal_copy_out, _ops.diagonal_copy)
     impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
-    impl(
-        _ops.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unfold),
+    impl(_ops.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unfold),
         copied(UnfoldBackward0))
     out_of(_ops.unfold_copy_out, _ops.unfold_copy)
     impl(_ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
-    impl(
-        _ops.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.unbind_int),
+    impl(_ops.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.unbind_int),
         copied(UnbindBackward0))
     impl(_ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
-    impl(
-        _ops.split_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.split_Tensor),
+    impl(_ops.split_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.split_Tensor),
         copied(SplitBackward0))
     impl(_ops.split_sizes, "CompositeImplicitAutograd", _split_sizes)
-    impl(
-        _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
+    impl(_ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0)
-    impl(
-        _ops.split_with_sizes_copy, "CompositeExplicitAutograd", _forms.copy(_ops.split_with_sizes),
-        copied(SplitWithSizesBackward0))
+    impl(_ops.split_with_sizes_copy, "CompositeExplicitAutograd",
+        _forms.copy(_ops.split_with_sizes), copied(SplitWithSizesBackward0))
     impl(_ops.chunk, "CompositeImplicitAutograd", native.chunk)
     impl(_ops.narrow_copy, "CompositeImplicitAutograd", native.narrow_copy)
     out_of(_ops.narrow_copy_out, _ops.narrow_copy)
@@ -74,19 +64,15 @@ def install() -> None:
     impl(_ops.vsplit_array, "CompositeImplicitAutograd", native.vsplit_array)
     impl(_ops.dsplit_int, "CompositeImplicitAutograd", native.dsplit_int)
     impl(_ops.dsplit_array, "CompositeImplicitAutograd", native.dsplit_array)
-    impl(
-        _ops.unsafe_split_Tensor, "CompositeExplicitAutograd", native.unsafe_split,
+    impl(_ops.unsafe_split_Tensor, "CompositeExplicitAutograd", native.unsafe_split,
         UnsafeSplitBackward0)
-    impl(
-        _ops.unsafe_split_with_sizes, "CompositeExplicitAutograd", native.unsafe_split_with_sizes,
+    impl(_ops.unsafe_split_with_sizes, "CompositeExplicitAutograd", native.unsafe_split_with_sizes,
         UnsafeSplitWithSizesBackward0)
     impl(_ops.unsafe_chunk, "CompositeImplicitAutograd", native.unsafe_chunk)
-    impl(
-        _ops.diagonal_scatter, "CompositeExplicitAutograd", native.diagonal_scatter,
+    impl(_ops.diagonal_scatter, "CompositeExplicitAutograd", native.diagonal_scatter,
         DiagonalScatterBackward0)
     out_of(_ops.diagonal_scatter_out, _ops.diagonal_scatter)
-    impl(
-        _ops.as_strided_scatter, "CompositeExplicitAutograd", native.as_strided_scatter,
+    impl(_ops.as_strided_scatter, "CompositeExplicitAutograd", native.as_strided_scatter,
         AsStridedScatterBackward0)
     out_of(_ops.as_strided_scatter_out, _ops.as_strided_scatter)
 

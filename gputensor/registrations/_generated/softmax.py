@@ -11,23 +11,19 @@ from ...native import softmax as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.softmax_int, "CompositeImplicitAutograd", native.softmax,
+    impl(_ops.softmax_int, "CompositeImplicitAutograd", native.softmax,
         casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops._softmax, native.functional, "softmax", SoftmaxBackward0)
     bind(_ops._softmax_out, native.out, "softmax", counts, refuses_out)
-    impl(
-        _ops._safe_softmax, "CompositeExplicitAutograd", native._safe_softmax, SafeSoftmaxBackward0)
-    bind(
-        _ops._softmax_backward_data, native.backward_functional, "softmax_backward",
+    impl(_ops._safe_softmax, "CompositeExplicitAutograd", native._safe_softmax,
+        SafeSoftmaxBackward0)
+    bind(_ops._softmax_backward_data, native.backward_functional, "softmax_backward",
         SoftmaxBackwardDataBackward0)
-    impl(
-        _ops.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
+    impl(_ops.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
         casts(CUDA="fp32_set_opt_dtype"))
     bind(_ops._log_softmax, native.functional, "log_softmax", LogSoftmaxBackward0)
     bind(_ops._log_softmax_out, native.out, "log_softmax", counts, refuses_out)
-    bind(
-        _ops._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
+    bind(_ops._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
         LogSoftmaxBackwardDataBackward0)
 
 class SoftmaxBackward0(_Node):  # _softmax

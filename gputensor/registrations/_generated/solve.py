@@ -19,18 +19,15 @@ def install() -> None:
     out_of(_ops.linalg_lu_solve_out, _ops.linalg_lu_solve)
     impl(_ops._linalg_solve_ex, "CPU, CUDA, Meta", native._linalg_solve_ex, LinalgSolveExBackward0)
     out_of(_ops._linalg_solve_ex_result, _ops._linalg_solve_ex, 4)
-    impl(
-        _ops.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
+    impl(_ops.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
         casts(CPU="fp32"))
     out_of(_ops.linalg_inv_ex_inverse, _ops.linalg_inv_ex, 2)
-    impl(
-        _ops.linalg_solve_triangular, "CPU, CUDA, Meta", native.linalg_solve_triangular,
+    impl(_ops.linalg_solve_triangular, "CPU, CUDA, Meta", native.linalg_solve_triangular,
         LinalgSolveTriangularBackward0)
     out_of(_ops.linalg_solve_triangular_out, _ops.linalg_solve_triangular)
     impl(_ops.linalg_ldl_solve, "CPU, CUDA, Meta", native.linalg_ldl_solve, passes)
     out_of(_ops.linalg_ldl_solve_out, _ops.linalg_ldl_solve)
-    impl(
-        _ops.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
+    impl(_ops.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
         casts(CPU="fp32"))
     out_of(_ops.linalg_lstsq_out, _ops.linalg_lstsq, 4)
     impl(_ops.linalg_solve_ex, "CompositeImplicitAutograd", native.linalg_solve_ex)
@@ -43,24 +40,19 @@ def install() -> None:
     out_of(_ops.inverse_out, _ops.inverse)
     impl(_ops.cholesky_solve, "CompositeImplicitAutograd", native.cholesky_solve, casts(CPU="fp32"))
     out_of(_ops.cholesky_solve_out, _ops.cholesky_solve)
-    impl(
-        _ops.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse,
+    impl(_ops.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse,
         casts(CPU="fp32"))
     out_of(_ops.cholesky_inverse_out, _ops.cholesky_inverse)
-    impl(
-        _ops.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve,
+    impl(_ops.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve,
         casts(CPU="fp32"))
-    impl(
-        _ops.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X, counts,
+    impl(_ops.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X, counts,
         refuses_out)
     impl(_ops.lu_solve, "CompositeImplicitAutograd", _lu_solve, casts(CPU="fp32"))
     out_of(_ops.lu_solve_out, _ops.lu_solve)
-    impl(
-        _ops.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,
+    impl(_ops.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,
         casts(CPU="fp32"))
     out_of(_ops.linalg_tensorinv_out, _ops.linalg_tensorinv)
-    impl(
-        _ops.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve,
+    impl(_ops.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve,
         casts(CPU="fp32"))
     out_of(_ops.linalg_tensorsolve_out, _ops.linalg_tensorsolve)
 

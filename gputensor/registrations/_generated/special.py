@@ -118,174 +118,137 @@ def install() -> None:
     bind(_ops.special_modified_bessel_i0_out, native.out, "i0", counts, refuses_out)
     bind(_ops.special_modified_bessel_i1, native.functional, "i1", passes)
     bind(_ops.special_modified_bessel_i1_out, native.out, "i1", counts, refuses_out)
-    bind(
-        _ops.special_scaled_modified_bessel_k0, native.functional, "scaled_modified_bessel_k0",
+    bind(_ops.special_scaled_modified_bessel_k0, native.functional, "scaled_modified_bessel_k0",
         passes)
-    bind(
-        _ops.special_scaled_modified_bessel_k0_out, native.out, "scaled_modified_bessel_k0", counts,
-        refuses_out)
-    bind(
-        _ops.special_scaled_modified_bessel_k1, native.functional, "scaled_modified_bessel_k1",
+    bind(_ops.special_scaled_modified_bessel_k0_out, native.out, "scaled_modified_bessel_k0",
+        counts, refuses_out)
+    bind(_ops.special_scaled_modified_bessel_k1, native.functional, "scaled_modified_bessel_k1",
         passes)
-    bind(
-        _ops.special_scaled_modified_bessel_k1_out, native.out, "scaled_modified_bessel_k1", counts,
-        refuses_out)
+    bind(_ops.special_scaled_modified_bessel_k1_out, native.out, "scaled_modified_bessel_k1",
+        counts, refuses_out)
     bind(_ops.special_spherical_bessel_j0, native.functional, "spherical_bessel_j0", passes)
-    bind(
-        _ops.special_spherical_bessel_j0_out, native.out, "spherical_bessel_j0", counts,
+    bind(_ops.special_spherical_bessel_j0_out, native.out, "spherical_bessel_j0", counts,
         refuses_out)
     bind(_ops.special_airy_ai, native.functional, "airy_ai", passes)
     bind(_ops.special_airy_ai_out, native.out, "airy_ai", counts, refuses_out)
     bind(_ops.special_chebyshev_polynomial_t, native.functional, "chebyshev_polynomial_t", passes)
-    bind(
-        _ops.special_chebyshev_polynomial_t_out, native.out, "chebyshev_polynomial_t", counts,
+    bind(_ops.special_chebyshev_polynomial_t_out, native.out, "chebyshev_polynomial_t", counts,
         refuses_out)
     forwards(_ops.special_chebyshev_polynomial_t_x_scalar, _ops.special_chebyshev_polynomial_t)
     forwards(_ops.special_chebyshev_polynomial_t_n_scalar, _ops.special_chebyshev_polynomial_t)
-    forwards(
-        _ops.special_chebyshev_polynomial_t_x_scalar_out, _ops.special_chebyshev_polynomial_t_out)
-    forwards(
-        _ops.special_chebyshev_polynomial_t_n_scalar_out, _ops.special_chebyshev_polynomial_t_out)
+    forwards(_ops.special_chebyshev_polynomial_t_x_scalar_out,
+        _ops.special_chebyshev_polynomial_t_out)
+    forwards(_ops.special_chebyshev_polynomial_t_n_scalar_out,
+        _ops.special_chebyshev_polynomial_t_out)
     bind(_ops.special_chebyshev_polynomial_u, native.functional, "chebyshev_polynomial_u", passes)
-    bind(
-        _ops.special_chebyshev_polynomial_u_out, native.out, "chebyshev_polynomial_u", counts,
+    bind(_ops.special_chebyshev_polynomial_u_out, native.out, "chebyshev_polynomial_u", counts,
         refuses_out)
     forwards(_ops.special_chebyshev_polynomial_u_x_scalar, _ops.special_chebyshev_polynomial_u)
     forwards(_ops.special_chebyshev_polynomial_u_n_scalar, _ops.special_chebyshev_polynomial_u)
-    forwards(
-        _ops.special_chebyshev_polynomial_u_x_scalar_out, _ops.special_chebyshev_polynomial_u_out)
-    forwards(
-        _ops.special_chebyshev_polynomial_u_n_scalar_out, _ops.special_chebyshev_polynomial_u_out)
+    forwards(_ops.special_chebyshev_polynomial_u_x_scalar_out,
+        _ops.special_chebyshev_polynomial_u_out)
+    forwards(_ops.special_chebyshev_polynomial_u_n_scalar_out,
+        _ops.special_chebyshev_polynomial_u_out)
     bind(_ops.special_chebyshev_polynomial_v, native.functional, "chebyshev_polynomial_v", passes)
-    bind(
-        _ops.special_chebyshev_polynomial_v_out, native.out, "chebyshev_polynomial_v", counts,
+    bind(_ops.special_chebyshev_polynomial_v_out, native.out, "chebyshev_polynomial_v", counts,
         refuses_out)
     forwards(_ops.special_chebyshev_polynomial_v_x_scalar, _ops.special_chebyshev_polynomial_v)
     forwards(_ops.special_chebyshev_polynomial_v_n_scalar, _ops.special_chebyshev_polynomial_v)
-    forwards(
-        _ops.special_chebyshev_polynomial_v_x_scalar_out, _ops.special_chebyshev_polynomial_v_out)
-    forwards(
-        _ops.special_chebyshev_polynomial_v_n_scalar_out, _ops.special_chebyshev_polynomial_v_out)
+    forwards(_ops.special_chebyshev_polynomial_v_x_scalar_out,
+        _ops.special_chebyshev_polynomial_v_out)
+    forwards(_ops.special_chebyshev_polynomial_v_n_scalar_out,
+        _ops.special_chebyshev_polynomial_v_out)
     bind(_ops.special_chebyshev_polynomial_w, native.functional, "chebyshev_polynomial_w", passes)
-    bind(
-        _ops.special_chebyshev_polynomial_w_out, native.out, "chebyshev_polynomial_w", counts,
+    bind(_ops.special_chebyshev_polynomial_w_out, native.out, "chebyshev_polynomial_w", counts,
         refuses_out)
     forwards(_ops.special_chebyshev_polynomial_w_x_scalar, _ops.special_chebyshev_polynomial_w)
     forwards(_ops.special_chebyshev_polynomial_w_n_scalar, _ops.special_chebyshev_polynomial_w)
-    forwards(
-        _ops.special_chebyshev_polynomial_w_x_scalar_out, _ops.special_chebyshev_polynomial_w_out)
-    forwards(
-        _ops.special_chebyshev_polynomial_w_n_scalar_out, _ops.special_chebyshev_polynomial_w_out)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_t, native.functional,
+    forwards(_ops.special_chebyshev_polynomial_w_x_scalar_out,
+        _ops.special_chebyshev_polynomial_w_out)
+    forwards(_ops.special_chebyshev_polynomial_w_n_scalar_out,
+        _ops.special_chebyshev_polynomial_w_out)
+    bind(_ops.special_shifted_chebyshev_polynomial_t, native.functional,
         "shifted_chebyshev_polynomial_t", passes)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_t_out, native.out,
+    bind(_ops.special_shifted_chebyshev_polynomial_t_out, native.out,
         "shifted_chebyshev_polynomial_t", counts, refuses_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_t_x_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_t_x_scalar,
         _ops.special_shifted_chebyshev_polynomial_t)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_t_n_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_t_n_scalar,
         _ops.special_shifted_chebyshev_polynomial_t)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_t_x_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_t_x_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_t_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_t_n_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_t_n_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_t_out)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_u, native.functional,
+    bind(_ops.special_shifted_chebyshev_polynomial_u, native.functional,
         "shifted_chebyshev_polynomial_u", passes)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_u_out, native.out,
+    bind(_ops.special_shifted_chebyshev_polynomial_u_out, native.out,
         "shifted_chebyshev_polynomial_u", counts, refuses_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_u_x_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_u_x_scalar,
         _ops.special_shifted_chebyshev_polynomial_u)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_u_n_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_u_n_scalar,
         _ops.special_shifted_chebyshev_polynomial_u)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_u_x_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_u_x_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_u_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_u_n_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_u_n_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_u_out)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_v, native.functional,
+    bind(_ops.special_shifted_chebyshev_polynomial_v, native.functional,
         "shifted_chebyshev_polynomial_v", passes)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_v_out, native.out,
+    bind(_ops.special_shifted_chebyshev_polynomial_v_out, native.out,
         "shifted_chebyshev_polynomial_v", counts, refuses_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_v_x_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_v_x_scalar,
         _ops.special_shifted_chebyshev_polynomial_v)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_v_n_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_v_n_scalar,
         _ops.special_shifted_chebyshev_polynomial_v)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_v_x_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_v_x_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_v_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_v_n_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_v_n_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_v_out)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_w, native.functional,
+    bind(_ops.special_shifted_chebyshev_polynomial_w, native.functional,
         "shifted_chebyshev_polynomial_w", passes)
-    bind(
-        _ops.special_shifted_chebyshev_polynomial_w_out, native.out,
+    bind(_ops.special_shifted_chebyshev_polynomial_w_out, native.out,
         "shifted_chebyshev_polynomial_w", counts, refuses_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_w_x_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_w_x_scalar,
         _ops.special_shifted_chebyshev_polynomial_w)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_w_n_scalar,
+    forwards(_ops.special_shifted_chebyshev_polynomial_w_n_scalar,
         _ops.special_shifted_chebyshev_polynomial_w)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_w_x_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_w_x_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_w_out)
-    forwards(
-        _ops.special_shifted_chebyshev_polynomial_w_n_scalar_out,
+    forwards(_ops.special_shifted_chebyshev_polynomial_w_n_scalar_out,
         _ops.special_shifted_chebyshev_polynomial_w_out)
     bind(_ops.special_hermite_polynomial_h, native.functional, "hermite_polynomial_h", passes)
-    bind(
-        _ops.special_hermite_polynomial_h_out, native.out, "hermite_polynomial_h", counts,
+    bind(_ops.special_hermite_polynomial_h_out, native.out, "hermite_polynomial_h", counts,
         refuses_out)
     forwards(_ops.special_hermite_polynomial_h_x_scalar, _ops.special_hermite_polynomial_h)
     forwards(_ops.special_hermite_polynomial_h_n_scalar, _ops.special_hermite_polynomial_h)
     forwards(_ops.special_hermite_polynomial_h_x_scalar_out, _ops.special_hermite_polynomial_h_out)
     forwards(_ops.special_hermite_polynomial_h_n_scalar_out, _ops.special_hermite_polynomial_h_out)
     bind(_ops.special_hermite_polynomial_he, native.functional, "hermite_polynomial_he", passes)
-    bind(
-        _ops.special_hermite_polynomial_he_out, native.out, "hermite_polynomial_he", counts,
+    bind(_ops.special_hermite_polynomial_he_out, native.out, "hermite_polynomial_he", counts,
         refuses_out)
     forwards(_ops.special_hermite_polynomial_he_x_scalar, _ops.special_hermite_polynomial_he)
     forwards(_ops.special_hermite_polynomial_he_n_scalar, _ops.special_hermite_polynomial_he)
-    forwards(
-        _ops.special_hermite_polynomial_he_x_scalar_out, _ops.special_hermite_polynomial_he_out)
-    forwards(
-        _ops.special_hermite_polynomial_he_n_scalar_out, _ops.special_hermite_polynomial_he_out)
+    forwards(_ops.special_hermite_polynomial_he_x_scalar_out,
+        _ops.special_hermite_polynomial_he_out)
+    forwards(_ops.special_hermite_polynomial_he_n_scalar_out,
+        _ops.special_hermite_polynomial_he_out)
     bind(_ops.special_laguerre_polynomial_l, native.functional, "laguerre_polynomial_l", passes)
-    bind(
-        _ops.special_laguerre_polynomial_l_out, native.out, "laguerre_polynomial_l", counts,
+    bind(_ops.special_laguerre_polynomial_l_out, native.out, "laguerre_polynomial_l", counts,
         refuses_out)
     forwards(_ops.special_laguerre_polynomial_l_x_scalar, _ops.special_laguerre_polynomial_l)
     forwards(_ops.special_laguerre_polynomial_l_n_scalar, _ops.special_laguerre_polynomial_l)
-    forwards(
-        _ops.special_laguerre_polynomial_l_x_scalar_out, _ops.special_laguerre_polynomial_l_out)
-    forwards(
-        _ops.special_laguerre_polynomial_l_n_scalar_out, _ops.special_laguerre_polynomial_l_out)
+    forwards(_ops.special_laguerre_polynomial_l_x_scalar_out,
+        _ops.special_laguerre_polynomial_l_out)
+    forwards(_ops.special_laguerre_polynomial_l_n_scalar_out,
+        _ops.special_laguerre_polynomial_l_out)
     bind(_ops.special_legendre_polynomial_p, native.functional, "legendre_polynomial_p", passes)
-    bind(
-        _ops.special_legendre_polynomial_p_out, native.out, "legendre_polynomial_p", counts,
+    bind(_ops.special_legendre_polynomial_p_out, native.out, "legendre_polynomial_p", counts,
         refuses_out)
     forwards(_ops.special_legendre_polynomial_p_x_scalar, _ops.special_legendre_polynomial_p)
     forwards(_ops.special_legendre_polynomial_p_n_scalar, _ops.special_legendre_polynomial_p)
-    forwards(
-        _ops.special_legendre_polynomial_p_x_scalar_out, _ops.special_legendre_polynomial_p_out)
-    forwards(
-        _ops.special_legendre_polynomial_p_n_scalar_out, _ops.special_legendre_polynomial_p_out)
+    forwards(_ops.special_legendre_polynomial_p_x_scalar_out,
+        _ops.special_legendre_polynomial_p_out)
+    forwards(_ops.special_legendre_polynomial_p_n_scalar_out,
+        _ops.special_legendre_polynomial_p_out)
     impl(_ops.mvlgamma, "CompositeImplicitAutograd", native.mvlgamma)
     out_of(_ops.mvlgamma_out, _ops.mvlgamma)
     forwards(_ops.special_multigammaln, _ops.mvlgamma)

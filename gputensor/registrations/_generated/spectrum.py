@@ -28,15 +28,13 @@ def _linalg_svdvals(key_set, A, driver):
 def install() -> None:
     impl(_ops._linalg_eigh, "CPU, CUDA, Meta", native._linalg_eigh, LinalgEighBackward0)
     out_of(_ops._linalg_eigh_eigenvalues, _ops._linalg_eigh, 2)
-    impl(
-        _ops.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
+    impl(_ops.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
         casts(CPU="fp32"))
     out_of(_ops.linalg_eig_out, _ops.linalg_eig, 2)
     impl(_ops._linalg_svd, "CPU, CUDA, Meta", native._linalg_svd, LinalgSvdBackward0)
     out_of(_ops._linalg_svd_U, _ops._linalg_svd, 3)
     impl(_ops.linalg_eigh, "CompositeImplicitAutograd", _linalg_eigh, casts(CPU="fp32"))
-    impl(
-        _ops.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals, counts,
+    impl(_ops.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals, counts,
         refuses_out)
     impl(_ops.linalg_eigvalsh, "CompositeImplicitAutograd", _linalg_eigvalsh, casts(CPU="fp32"))
     out_of(_ops.linalg_eigvalsh_out, _ops.linalg_eigvalsh)
@@ -48,42 +46,34 @@ def install() -> None:
     out_of(_ops.linalg_svdvals_out, _ops.linalg_svdvals)
     impl(_ops.svd, "CompositeImplicitAutograd", native.svd, casts(CPU="fp32"))
     out_of(_ops.svd_U, _ops.svd, 3)
-    impl(
-        _ops.linalg_pinv_atol_rtol_tensor, "CompositeExplicitAutograd",
+    impl(_ops.linalg_pinv_atol_rtol_tensor, "CompositeExplicitAutograd",
         native.linalg_pinv_atol_rtol_tensor, LinalgPinvBackward0)
     out_of(_ops.linalg_pinv_atol_rtol_tensor_out, _ops.linalg_pinv_atol_rtol_tensor)
-    impl(
-        _ops.linalg_pinv_atol_rtol_float, "CompositeImplicitAutograd",
+    impl(_ops.linalg_pinv_atol_rtol_float, "CompositeImplicitAutograd",
         native.linalg_pinv_atol_rtol_float)
     out_of(_ops.linalg_pinv_atol_rtol_float_out, _ops.linalg_pinv_atol_rtol_float)
     impl(_ops.linalg_pinv, "CompositeImplicitAutograd", native.linalg_pinv)
     out_of(_ops.linalg_pinv_out, _ops.linalg_pinv)
-    impl(
-        _ops.linalg_pinv_rcond_tensor, "CompositeImplicitAutograd", native.linalg_pinv_rcond_tensor)
+    impl(_ops.linalg_pinv_rcond_tensor, "CompositeImplicitAutograd",
+        native.linalg_pinv_rcond_tensor)
     out_of(_ops.linalg_pinv_out_rcond_tensor, _ops.linalg_pinv_rcond_tensor)
     impl(_ops.pinverse, "CompositeImplicitAutograd", native.pinverse, casts(CPU="fp32"))
-    impl(
-        _ops.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank,
+    impl(_ops.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank,
         casts(CPU="fp32"))
     out_of(_ops.linalg_matrix_rank_out, _ops.linalg_matrix_rank)
-    impl(
-        _ops.linalg_matrix_rank_tol_tensor, "CompositeImplicitAutograd", native.linalg_matrix_rank,
+    impl(_ops.linalg_matrix_rank_tol_tensor, "CompositeImplicitAutograd", native.linalg_matrix_rank,
         casts(CPU="fp32"))
     out_of(_ops.linalg_matrix_rank_out_tol_tensor, _ops.linalg_matrix_rank_tol_tensor)
-    impl(
-        _ops.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
+    impl(_ops.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
         native.linalg_matrix_rank_atol_rtol_tensor, casts(CPU="fp32"))
     out_of(_ops.linalg_matrix_rank_atol_rtol_tensor_out, _ops.linalg_matrix_rank_atol_rtol_tensor)
-    impl(
-        _ops.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
+    impl(_ops.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
         native.linalg_matrix_rank_atol_rtol_float, casts(CPU="fp32"))
     out_of(_ops.linalg_matrix_rank_atol_rtol_float_out, _ops.linalg_matrix_rank_atol_rtol_float)
-    impl(
-        _ops.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm,
+    impl(_ops.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm,
         casts(CUDA="fp32_set_opt_dtype"))
     out_of(_ops.linalg_matrix_norm_out, _ops.linalg_matrix_norm)
-    impl(
-        _ops.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
+    impl(_ops.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
         native.linalg_matrix_norm_str_ord, casts(CUDA="fp32_set_opt_dtype"))
     out_of(_ops.linalg_matrix_norm_str_ord_out, _ops.linalg_matrix_norm_str_ord)
     impl(_ops.linalg_norm, "CompositeImplicitAutograd", native.linalg_norm)
@@ -92,8 +82,7 @@ def install() -> None:
     out_of(_ops.linalg_norm_ord_str_out, _ops.linalg_norm_ord_str)
     impl(_ops.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond, casts(CPU="fp32"))
     out_of(_ops.linalg_cond_out, _ops.linalg_cond)
-    impl(
-        _ops.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str,
+    impl(_ops.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str,
         casts(CPU="fp32"))
     out_of(_ops.linalg_cond_p_str_out, _ops.linalg_cond_p_str)
 

@@ -18,12 +18,10 @@ def install() -> None:
     forwards(_ops.negative_, _ops.neg_)
     forwards(_ops.negative_out, _ops.neg_out)
     impl(_ops.conj_physical, "CompositeImplicitAutograd", native.conj_physical)
-    impl(
-        _ops.conj_physical_, "CPU, CUDA, Meta", native.conj_physical_, counts,
+    impl(_ops.conj_physical_, "CPU, CUDA, Meta", native.conj_physical_, counts,
         ConjPhysicalBackward0)
     impl(_ops.conj_physical_out, "CPU, CUDA, Meta", native.conj_physical_out, counts, refuses_out)
-    impl(
-        _ops._conj_physical, "CPU, CUDA, Meta", native._conj_physical, ConjPhysicalBackward1,
+    impl(_ops._conj_physical, "CPU, CUDA, Meta", native._conj_physical, ConjPhysicalBackward1,
         loop="conj_physical")
     bind(_ops.abs, native.functional, "abs", AbsBackward0)
     bind(_ops.abs_, native.inplace, "abs", counts, AbsBackward0)
@@ -144,8 +142,7 @@ def install() -> None:
     bind(_ops.round_, native.inplace, "round", counts, RoundBackward0)
     bind(_ops.round_out, native.out, "round", counts, refuses_out)
     impl(_ops.round_decimals, "CompositeExplicitAutograd", native.round_decimals, RoundBackward1)
-    impl(
-        _ops.round__decimals, "CompositeExplicitAutograd", _forms.inplace(_ops.round_decimals),
+    impl(_ops.round__decimals, "CompositeExplicitAutograd", _forms.inplace(_ops.round_decimals),
         counts, RoundBackward1)
     out_of(_ops.round_decimals_out, _ops.round_decimals)
     bind(_ops.rsqrt, native.functional, "rsqrt", RsqrtBackward0, casts(CUDA="fp32"))

@@ -11,25 +11,19 @@ from ...native import unpool as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.max_unpool2d, "CompositeExplicitAutograd", native.max_unpool2d, MaxUnpool2DBackward0,
+    impl(_ops.max_unpool2d, "CompositeExplicitAutograd", native.max_unpool2d, MaxUnpool2DBackward0,
         casts(CPU="fp32"))
     out_of(_ops.max_unpool2d_out, _ops.max_unpool2d)
-    impl(
-        _ops.max_unpool3d, "CompositeExplicitAutograd", native.max_unpool3d, MaxUnpool3DBackward0,
+    impl(_ops.max_unpool3d, "CompositeExplicitAutograd", native.max_unpool3d, MaxUnpool3DBackward0,
         casts(CPU="fp32"))
     out_of(_ops.max_unpool3d_out, _ops.max_unpool3d)
-    impl(
-        _ops.fractional_max_pool2d, "CompositeExplicitAutograd", native.fractional_max_pool2d,
+    impl(_ops.fractional_max_pool2d, "CompositeExplicitAutograd", native.fractional_max_pool2d,
         FractionalMaxPool2DBackward0, casts(CPU="fp32"))
-    impl(
-        _ops.fractional_max_pool2d_backward, "CompositeExplicitAutograd",
+    impl(_ops.fractional_max_pool2d_backward, "CompositeExplicitAutograd",
         native.fractional_max_pool2d_backward, FractionalMaxPool2DBackwardBackward0)
-    impl(
-        _ops.fractional_max_pool3d, "CompositeExplicitAutograd", native.fractional_max_pool3d,
+    impl(_ops.fractional_max_pool3d, "CompositeExplicitAutograd", native.fractional_max_pool3d,
         FractionalMaxPool3DBackward0, casts(CPU="fp32"))
-    impl(
-        _ops.fractional_max_pool3d_backward, "CompositeExplicitAutograd",
+    impl(_ops.fractional_max_pool3d_backward, "CompositeExplicitAutograd",
         native.fractional_max_pool3d_backward, FractionalMaxPool3DBackwardBackward0)
 
 class MaxUnpool2DBackward0(_Node):  # max_unpool2d

@@ -19,122 +19,90 @@ from ...native import upsample as native
 from ..._generated import operators as _ops
 
 def install() -> None:
-    impl(
-        _ops.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
+    impl(_ops.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
         UpsampleNearest1DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_nearest1d_out, _ops.upsample_nearest1d)
     impl(_ops.upsample_nearest1d_vec, "CompositeImplicitAutograd", native.upsample_nearest1d_vec)
-    impl(
-        _ops.upsample_nearest1d_backward, "CPU, CUDA, Meta", native.upsample_nearest1d_backward,
+    impl(_ops.upsample_nearest1d_backward, "CPU, CUDA, Meta", native.upsample_nearest1d_backward,
         UpsampleNearest1DBackwardBackward0)
-    impl(
-        _ops.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
+    impl(_ops.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
         UpsampleNearest2DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_nearest2d_out, _ops.upsample_nearest2d)
     impl(_ops.upsample_nearest2d_vec, "CompositeImplicitAutograd", native.upsample_nearest2d_vec)
-    impl(
-        _ops.upsample_nearest2d_backward, "CPU, CUDA, Meta", native.upsample_nearest2d_backward,
+    impl(_ops.upsample_nearest2d_backward, "CPU, CUDA, Meta", native.upsample_nearest2d_backward,
         UpsampleNearest2DBackwardBackward0)
-    impl(
-        _ops.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
+    impl(_ops.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
         UpsampleNearest3DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_nearest3d_out, _ops.upsample_nearest3d)
     impl(_ops.upsample_nearest3d_vec, "CompositeImplicitAutograd", native.upsample_nearest3d_vec)
-    impl(
-        _ops.upsample_nearest3d_backward, "CPU, CUDA, Meta", native.upsample_nearest3d_backward,
+    impl(_ops.upsample_nearest3d_backward, "CPU, CUDA, Meta", native.upsample_nearest3d_backward,
         UpsampleNearest3DBackwardBackward0)
-    impl(
-        _ops._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
+    impl(_ops._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
         UpsampleNearestExact1DBackward0, casts(CUDA="fp32"))
     out_of(_ops._upsample_nearest_exact1d_out, _ops._upsample_nearest_exact1d)
-    impl(
-        _ops._upsample_nearest_exact1d_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_nearest_exact1d_vec, "CompositeImplicitAutograd",
         native._upsample_nearest_exact1d_vec)
-    impl(
-        _ops._upsample_nearest_exact1d_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_nearest_exact1d_backward, "CPU, CUDA, Meta",
         native._upsample_nearest_exact1d_backward, UpsampleNearestExact1DBackwardBackward0)
-    impl(
-        _ops._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
+    impl(_ops._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
         UpsampleNearestExact2DBackward0, casts(CUDA="fp32"))
     out_of(_ops._upsample_nearest_exact2d_out, _ops._upsample_nearest_exact2d)
-    impl(
-        _ops._upsample_nearest_exact2d_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_nearest_exact2d_vec, "CompositeImplicitAutograd",
         native._upsample_nearest_exact2d_vec)
-    impl(
-        _ops._upsample_nearest_exact2d_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_nearest_exact2d_backward, "CPU, CUDA, Meta",
         native._upsample_nearest_exact2d_backward, UpsampleNearestExact2DBackwardBackward0)
-    impl(
-        _ops._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
+    impl(_ops._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
         UpsampleNearestExact3DBackward0, casts(CUDA="fp32"))
     out_of(_ops._upsample_nearest_exact3d_out, _ops._upsample_nearest_exact3d)
-    impl(
-        _ops._upsample_nearest_exact3d_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_nearest_exact3d_vec, "CompositeImplicitAutograd",
         native._upsample_nearest_exact3d_vec)
-    impl(
-        _ops._upsample_nearest_exact3d_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_nearest_exact3d_backward, "CPU, CUDA, Meta",
         native._upsample_nearest_exact3d_backward, UpsampleNearestExact3DBackwardBackward0)
-    impl(
-        _ops.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
+    impl(_ops.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
         UpsampleLinear1DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_linear1d_out, _ops.upsample_linear1d)
     impl(_ops.upsample_linear1d_vec, "CompositeImplicitAutograd", native.upsample_linear1d_vec)
-    impl(
-        _ops.upsample_linear1d_backward, "CPU, CUDA, Meta", native.upsample_linear1d_backward,
+    impl(_ops.upsample_linear1d_backward, "CPU, CUDA, Meta", native.upsample_linear1d_backward,
         UpsampleLinear1DBackwardBackward0)
-    impl(
-        _ops.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
+    impl(_ops.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
         UpsampleBilinear2DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_bilinear2d_out, _ops.upsample_bilinear2d)
     impl(_ops.upsample_bilinear2d_vec, "CompositeImplicitAutograd", native.upsample_bilinear2d_vec)
-    impl(
-        _ops.upsample_bilinear2d_backward, "CPU, CUDA, Meta", native.upsample_bilinear2d_backward,
+    impl(_ops.upsample_bilinear2d_backward, "CPU, CUDA, Meta", native.upsample_bilinear2d_backward,
         UpsampleBilinear2DBackwardBackward0)
-    impl(
-        _ops.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
+    impl(_ops.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
         UpsampleTrilinear3DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_trilinear3d_out, _ops.upsample_trilinear3d)
-    impl(
-        _ops.upsample_trilinear3d_vec, "CompositeImplicitAutograd", native.upsample_trilinear3d_vec)
-    impl(
-        _ops.upsample_trilinear3d_backward, "CPU, CUDA, Meta", native.upsample_trilinear3d_backward,
-        UpsampleTrilinear3DBackwardBackward0)
-    impl(
-        _ops.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
+    impl(_ops.upsample_trilinear3d_vec, "CompositeImplicitAutograd",
+        native.upsample_trilinear3d_vec)
+    impl(_ops.upsample_trilinear3d_backward, "CPU, CUDA, Meta",
+        native.upsample_trilinear3d_backward, UpsampleTrilinear3DBackwardBackward0)
+    impl(_ops.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
         UpsampleBicubic2DBackward0, casts(CUDA="fp32"))
     out_of(_ops.upsample_bicubic2d_out, _ops.upsample_bicubic2d)
     impl(_ops.upsample_bicubic2d_vec, "CompositeImplicitAutograd", native.upsample_bicubic2d_vec)
-    impl(
-        _ops.upsample_bicubic2d_backward, "CPU, CUDA, Meta", native.upsample_bicubic2d_backward,
+    impl(_ops.upsample_bicubic2d_backward, "CPU, CUDA, Meta", native.upsample_bicubic2d_backward,
         UpsampleBicubic2DBackwardBackward0)
-    impl(
-        _ops._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
+    impl(_ops._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
         UpsampleBilinear2DAaBackward0, casts(CUDA="fp32"))
     out_of(_ops._upsample_bilinear2d_aa_out, _ops._upsample_bilinear2d_aa)
-    impl(
-        _ops._upsample_bilinear2d_aa_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_bilinear2d_aa_vec, "CompositeImplicitAutograd",
         native._upsample_bilinear2d_aa_vec)
-    impl(
-        _ops._upsample_bilinear2d_aa_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_bilinear2d_aa_backward, "CPU, CUDA, Meta",
         native._upsample_bilinear2d_aa_backward, UpsampleBilinear2DAaBackwardBackward0)
-    impl(
-        _ops._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
+    impl(_ops._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
         UpsampleBicubic2DAaBackward0, casts(CUDA="fp32"))
     out_of(_ops._upsample_bicubic2d_aa_out, _ops._upsample_bicubic2d_aa)
-    impl(
-        _ops._upsample_bicubic2d_aa_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_bicubic2d_aa_vec, "CompositeImplicitAutograd",
         native._upsample_bicubic2d_aa_vec)
-    impl(
-        _ops._upsample_bicubic2d_aa_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_bicubic2d_aa_backward, "CPU, CUDA, Meta",
         native._upsample_bicubic2d_aa_backward, UpsampleBicubic2DAaBackwardBackward0)
-    impl(
-        _ops._upsample_lanczos2d_aa, "CPU, CUDA, Meta", native._upsample_lanczos2d_aa,
+    impl(_ops._upsample_lanczos2d_aa, "CPU, CUDA, Meta", native._upsample_lanczos2d_aa,
         UpsampleLanczos2DAaBackward0)
     out_of(_ops._upsample_lanczos2d_aa_out, _ops._upsample_lanczos2d_aa)
-    impl(
-        _ops._upsample_lanczos2d_aa_vec, "CompositeImplicitAutograd",
+    impl(_ops._upsample_lanczos2d_aa_vec, "CompositeImplicitAutograd",
         native._upsample_lanczos2d_aa_vec)
-    impl(
-        _ops._upsample_lanczos2d_aa_backward, "CPU, CUDA, Meta",
+    impl(_ops._upsample_lanczos2d_aa_backward, "CPU, CUDA, Meta",
         native._upsample_lanczos2d_aa_backward, UpsampleLanczos2DAaBackwardBackward0)
 
 class UpsampleNearest1DBackward0(_Node):  # upsample_nearest1d
@@ -380,8 +348,7 @@ class UpsampleTrilinear3DBackwardBackward0(_Node):  # upsample_trilinear3d_backw
     __slots__ = (
         "saved_output_size", "saved_align_corners", "saved_scales_d", "saved_scales_h",
         "saved_scales_w")
-    def keep(
-            node, grad_output, output_size, input_size, align_corners, scales_d, scales_h,
+    def keep(node, grad_output, output_size, input_size, align_corners, scales_d, scales_h,
             scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners

@@ -38,27 +38,22 @@ def install() -> None:
     impl(_ops.view_copy_dtype, "CompositeExplicitAutograd", _forms.copy(_ops.view_dtype), passes)
     out_of(_ops.view_copy_dtype_out, _ops.view_copy_dtype)
     impl(_ops.reshape, "CompositeImplicitAutograd", native.reshape)
-    impl(
-        _ops._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
+    impl(_ops._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
         ReshapeAliasBackward0)
-    impl(
-        _ops._reshape_alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops._reshape_alias),
+    impl(_ops._reshape_alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops._reshape_alias),
         copied(ReshapeAliasBackward0))
     out_of(_ops._reshape_alias_copy_out, _ops._reshape_alias_copy)
     impl(_ops.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
-    impl(
-        _ops.permute_copy, "CompositeExplicitAutograd", _forms.copy(_ops.permute),
+    impl(_ops.permute_copy, "CompositeExplicitAutograd", _forms.copy(_ops.permute),
         copied(PermuteBackward0))
     out_of(_ops.permute_copy_out, _ops.permute_copy)
-    impl(
-        _ops.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
+    impl(_ops.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
         TransposeBackward0)
-    impl(
-        _ops.transpose_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.transpose_int),
+    impl(_ops.transpose_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.transpose_int),
         copied(TransposeBackward0))
     out_of(_ops.transpose_copy_int_out, _ops.transpose_copy_int)
-    impl(
-        _ops.transpose_, "CompositeExplicitAutograd", native.transpose_, counts, TransposeBackward1)
+    impl(_ops.transpose_, "CompositeExplicitAutograd", native.transpose_, counts,
+        TransposeBackward1)
     impl(_ops.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
     impl(_ops.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
     impl(_ops.t_copy, "CompositeExplicitAutograd", _forms.copy(_ops.t), copied(TBackward0))
@@ -66,8 +61,7 @@ def install() -> None:
     impl(_ops.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
     impl(_ops.mT, "CompositeImplicitAutograd", native.mT)
     impl(_ops.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
-    impl(
-        _ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand),
+    impl(_ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand),
         copied(ExpandBackward0))
     out_of(_ops.expand_copy_out, _ops.expand_copy)
     impl(_ops.expand_as, "CompositeImplicitAutograd", _expand_as)
@@ -75,44 +69,36 @@ def install() -> None:
     impl(_ops.sum_to_size, "CompositeImplicitAutograd", native.sum_to_size)
     impl(_ops.view_as, "CompositeImplicitAutograd", _view_as)
     impl(_ops.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
-    impl(
-        _ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze),
+    impl(_ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze),
         copied(SqueezeBackward0))
     out_of(_ops.squeeze_copy_out, _ops.squeeze_copy)
-    impl(
-        _ops.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks, SqueezeBackward1)
-    impl(
-        _ops.squeeze_copy_dim, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dim),
+    impl(_ops.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks,
+        SqueezeBackward1)
+    impl(_ops.squeeze_copy_dim, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dim),
         copied(SqueezeBackward1))
     out_of(_ops.squeeze_copy_dim_out, _ops.squeeze_copy_dim)
-    impl(
-        _ops.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
+    impl(_ops.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
         SqueezeBackward2)
-    impl(
-        _ops.squeeze_copy_dims, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dims),
+    impl(_ops.squeeze_copy_dims, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dims),
         copied(SqueezeBackward2))
     out_of(_ops.squeeze_copy_dims_out, _ops.squeeze_copy_dims)
     impl(_ops.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3)
-    impl(
-        _ops.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
+    impl(_ops.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
         SqueezeBackward4)
-    impl(
-        _ops.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
+    impl(_ops.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
         SqueezeBackward5)
     impl(_ops.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks, UnsqueezeBackward0)
-    impl(
-        _ops.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unsqueeze),
+    impl(_ops.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unsqueeze),
         copied(UnsqueezeBackward0))
     out_of(_ops.unsqueeze_copy_out, _ops.unsqueeze_copy)
-    impl(
-        _ops.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts, UnsqueezeBackward1)
+    impl(_ops.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts,
+        UnsqueezeBackward1)
     impl(_ops.flatten_using_ints, "CompositeImplicitAutograd", native.flatten)
     impl(_ops.unflatten_int, "CompositeImplicitAutograd", native.unflatten)
     impl(_ops.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
     impl(_ops.movedim_int, "CompositeImplicitAutograd", native.movedim)
     impl(_ops.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
-    impl(
-        _ops.alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops.alias),
+    impl(_ops.alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops.alias),
         copied(AliasBackward0))
     out_of(_ops.alias_copy_out, _ops.alias_copy)
     impl(_ops.detach, "CompositeExplicitAutograd", native.detach, passes)

@@ -7,33 +7,25 @@ from ..._generated import operators as _ops
 
 def install() -> None:
     impl(_ops.hann_window, "CompositeExplicitAutograd", native.hann_window, selects, passes)
-    impl(
-        _ops.hann_window_periodic, "CompositeExplicitAutograd", native.hann_window_periodic,
+    impl(_ops.hann_window_periodic, "CompositeExplicitAutograd", native.hann_window_periodic,
         selects, passes)
     impl(_ops.hamming_window, "CompositeExplicitAutograd", native.hamming_window, selects, passes)
-    impl(
-        _ops.hamming_window_periodic, "CompositeExplicitAutograd", native.hamming_window_periodic,
+    impl(_ops.hamming_window_periodic, "CompositeExplicitAutograd", native.hamming_window_periodic,
         selects, passes)
-    impl(
-        _ops.hamming_window_periodic_alpha, "CompositeExplicitAutograd",
+    impl(_ops.hamming_window_periodic_alpha, "CompositeExplicitAutograd",
         native.hamming_window_periodic_alpha, selects, passes)
-    impl(
-        _ops.hamming_window_periodic_alpha_beta, "CompositeExplicitAutograd",
+    impl(_ops.hamming_window_periodic_alpha_beta, "CompositeExplicitAutograd",
         native.hamming_window_periodic_alpha_beta, selects, passes)
     impl(_ops.blackman_window, "CompositeExplicitAutograd", native.blackman_window, selects, passes)
-    impl(
-        _ops.blackman_window_periodic, "CompositeExplicitAutograd", native.blackman_window_periodic,
-        selects, passes)
+    impl(_ops.blackman_window_periodic, "CompositeExplicitAutograd",
+        native.blackman_window_periodic, selects, passes)
     impl(_ops.bartlett_window, "CompositeExplicitAutograd", native.bartlett_window, selects, passes)
-    impl(
-        _ops.bartlett_window_periodic, "CompositeExplicitAutograd", native.bartlett_window_periodic,
-        selects, passes)
+    impl(_ops.bartlett_window_periodic, "CompositeExplicitAutograd",
+        native.bartlett_window_periodic, selects, passes)
     impl(_ops.kaiser_window, "CompositeExplicitAutograd", native.kaiser_window, selects, passes)
-    impl(
-        _ops.kaiser_window_periodic, "CompositeExplicitAutograd", native.kaiser_window_periodic,
+    impl(_ops.kaiser_window_periodic, "CompositeExplicitAutograd", native.kaiser_window_periodic,
         selects, passes)
-    impl(
-        _ops.kaiser_window_beta, "CompositeExplicitAutograd", native.kaiser_window_beta, selects,
+    impl(_ops.kaiser_window_beta, "CompositeExplicitAutograd", native.kaiser_window_beta, selects,
         passes)
     impl(_ops.stft, "CompositeImplicitAutograd", native.stft, casts(CPU="fp32"))
     impl(_ops.istft, "CompositeImplicitAutograd", native.istft)

@@ -245,6 +245,11 @@ class Allocator:
         if self._is_changing:
             return
         returned = self._returned
+        if not returned and not self._waiting:
+            return
+        # A finaliser may run in any call, so nothing is called between the test of a block and the
+        # next step.
+        is_captured = self._is_captured()
         while True:
             try:
                 block = returned[0]
@@ -252,7 +257,7 @@ class Allocator:
             except IndexError:
                 break
             if block.used_on:
-                if self._is_captured():
+                if is_captured:
                     return
                 self._await(block)
                 continue
@@ -266,7 +271,7 @@ class Allocator:
                 del self._alone[block]
                 self._held_bytes -= block.size
                 self._device_frees += 1
-        if self._waiting and not self._is_captured():
+        if self._waiting and not is_captured:
             self._poll()
 
     def _await(self, block: Block) -> None:

@@ -186,8 +186,7 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
         return tensor if node is None else finish(tensor, node)
     return short
 
-def one(
-        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+def one(loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
         around: Any) -> ShortCut:
     """(self, a, b, c) -> the loop's result."""
     begin, finish = around
@@ -225,8 +224,7 @@ def one(
         return tensor if node is None else finish(tensor, node)
     return short
 
-def two(
-        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+def two(loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
         around: Any) -> ShortCut:
     """(self, other, a, b) -> the loop's result."""
     begin, finish = around
@@ -268,8 +266,7 @@ def two(
         return tensor if node is None else finish(tensor, node)
     return short
 
-def three(
-        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+def three(loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
         around: Any) -> ShortCut:
     """(self, other, third, a, b) -> the loop's result."""
     begin, finish = around

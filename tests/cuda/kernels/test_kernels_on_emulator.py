@@ -164,7 +164,7 @@ def test_copy_of_many_dimensions() -> None:
     x = np.arange(1 << 12, dtype=np.int16).reshape((2,) * 12).transpose(range(11, -1, -1))
     out = np.zeros(x.shape, np.int16)
     bound = binding.bind("copy", "copy", layout_of([out, x], SHORT["i16"]))
-    assert bound.defines["DIMS"] == "64"
+    assert bound.defines["DIMS"] == str(variants.MANY_DIMS)
     bits_equal(run(bound, out, [x]), x)
 
 

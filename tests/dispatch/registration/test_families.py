@@ -183,7 +183,8 @@ if {step!r} == "kernels":
     lazily.called("unary")
     importlib.import_module("gputensor.registrations._generated.unary")  # it names other families
 before = state()
-name = "gputensor._generated.{step}.unary"
+name = {{"families": "gputensor._generated.families.unary",
+        "kernels": "gputensor.registrations._generated.unary"}}[{step!r}]
 real = importlib.import_module
 def failing(module, package=None):
     found = real(module, package)

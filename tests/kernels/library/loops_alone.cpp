@@ -113,10 +113,10 @@ Scalar scalar_of(int dtype) {
 
 // ones: bit k is set where input k is one value.
 void run_loop(const char* family, const LoopEntry& entry, i64 n, int ones) {
-  Memory out(n, entry.result), *in[3];
-  char* data[4] = {out.data};
-  i64 step[4] = {ITEMSIZE[entry.result]};
-  Scalar scalars[MOST_SCALARS], one[3];
+  Memory out(n, entry.result), *in[5];
+  char* data[6] = {out.data};
+  i64 step[6] = {ITEMSIZE[entry.result]};
+  Scalar scalars[MOST_SCALARS], one[5];
   for (int k = 0; k < entry.scalars; k++) scalars[k] = scalar_of(entry.common);
   for (int k = 0; k < entry.inputs; k++) {
     in[k] = new Memory(n, entry.input[k]);
