@@ -342,13 +342,12 @@ def _marking(made: Tensor) -> Any:
     """Return a function that computes one_hot of an array. Its result has the sizes of `made`. The
     function returns None if an index is out of range."""
     *sizes, classes = made._geometry.sizes
-    begins, fill = np.arange(math.prod(sizes)) * classes, stub.cpu("fill").fill
+    begins = np.arange(math.prod(sizes)) * classes
 
     def compute(x: Any) -> Any:
         if x.view(np.uint64).max() >= classes:  # As uint64, a negative index is >= 2**63.
             return None
-        array = np.empty((*sizes, classes), np.int64)
-        fill(array, 0)
+        array = np.zeros((*sizes, classes), np.int64)
         array.reshape(-1)[x.reshape(-1) + begins] = 1
         return array
 
