@@ -247,9 +247,7 @@ class Allocator:
         returned = self._returned
         if not returned and not self._waiting:
             return
-        # A finaliser may run in any call, so nothing is called between the test of a block and the
-        # next step.
-        is_captured = self._is_captured()
+        is_captured = self._is_captured()  # not in the loop: a finaliser may run in any call
         while True:
             try:
                 block = returned[0]
