@@ -1,14 +1,14 @@
-"""Counters and descriptions of an allocator, for statistics and error messages."""
+"""Counters and descriptions of an Allocator, for statistics and error messages.
+
+of: the Allocator. Its type is not imported, because allocator.py imports this module.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .allocator import Allocator
+from typing import Any
 
 
-def stats(of: Allocator) -> dict[str, int]:
+def stats(of: Any) -> dict[str, int]:
     """Return the counters, under the names of PyTorch's `memory_stats` if it has them."""
     counts = of._counts
     return {
@@ -23,7 +23,7 @@ def stats(of: Allocator) -> dict[str, int]:
     }  # fmt: skip
 
 
-def snapshot(of: Allocator) -> list[dict[str, Any]]:
+def snapshot(of: Any) -> list[dict[str, Any]]:
     """Return a description of each block, in the order of addresses."""
     firsts = [*of._alone]
     for pools in of._every():
@@ -35,7 +35,7 @@ def snapshot(of: Allocator) -> list[dict[str, Any]]:
     ]
 
 
-def figures(of: Allocator) -> dict[str, int]:
+def figures(of: Any) -> dict[str, int]:
     """Return the numbers of bytes for the message of an OutOfMemoryError."""
     free, total = of.backend.mem_get_info()
     used, held = of._counts.in_use, of._held_bytes
