@@ -65,7 +65,8 @@ def test_products_of_all_layouts(drawn: Any) -> None:
         out[...] = 7
         assert matmul.mm(a, b, out) is out
         bits.append(out.tobytes())
-    assert len(set(bits)) == 1
+    # OpenBLAS divides the terms of a complex product of a vector among its threads.
+    assert len(set(bits)) == 1 or char in "FD" and 1 in (m, n)
     bound = 4 * float(np.finfo(char).eps) * max(1, k) ** 0.5 * float(np.abs(exact).max(initial=1))
     assert float(np.abs(out.astype(wide) - exact).max(initial=0)) <= 4 * bound
 
