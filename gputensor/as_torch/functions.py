@@ -137,7 +137,6 @@ def save(
     gt.save(obj, f, pickle_module)
 
 
-# Maps PyTorch's names to our functions with the same meaning.
 @declares()
 def range_(
     start: float, end: float | None = None, step: float = 1, *, dtype: Any = None,
@@ -166,6 +165,7 @@ def assert_allclose(
     )  # fmt: skip
 
 
+# Maps PyTorch's names to our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
     "range": range_, "spmm": gt.mm,
     "save": save, "split": split,

@@ -239,8 +239,8 @@ accelerator: dict[str, Any] = {
     "empty_host_cache": nothing,
 }  # fmt: skip
 
-# The precisions that the program has set. They have no effect.
-_precision = ["highest"]
+# The precision that the program has set. It has no effect.
+_precision = {"name": "highest"}
 
 
 def _typename(x: Any) -> str:
@@ -261,8 +261,9 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_assert_async": _assert,
         "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
-        "typename": _typename, "set_float32_matmul_precision": _precision.append,
-        "get_float32_matmul_precision": lambda: _precision[-1],
+        "typename": _typename,
+        "set_float32_matmul_precision": lambda precision: _precision.update(name=precision),
+        "get_float32_matmul_precision": lambda: _precision["name"],
         "are_deterministic_algorithms_enabled": never, "use_deterministic_algorithms": nothing,
         "set_num_interop_threads": nothing, "set_flush_denormal": never,
         "is_deterministic_algorithms_warn_only_enabled": never, "_is_all_true": lambda x: x.all(),

@@ -1,8 +1,8 @@
 """Elementwise losses, with a mean, a sum, or no reduction.
 
 mse, smooth_l1, huber, binary_cross_entropy and binary_cross_entropy_with_logits have loops, and so
-have their gradients. Gradients of a mean
-are divided by the number of elements. Other losses are composed of operators.
+have their gradients. Gradients of a mean are divided by the number of elements. Other losses are
+composed of operators.
 Source: aten/src/ATen/native/Loss.cpp.
 """
 

@@ -18,7 +18,6 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
-from ..core.device import CPU
 from ..dispatch.shortcuts import CPU as JUMPED, jumps
 from ..iterator import overlap
 from ..kernels import stub
@@ -46,8 +45,9 @@ def layer_norm(
     bias: Tensor | None = None, eps: float = 1e-05, cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
     made, _, rstd = calls.native_layer_norm(input, normalized_shape, weight, bias, eps)
-    if input._device is CPU and cudnn_enable is True and is_for_kernels(input):
-        _learn(input, tuple(normalized_shape), weight, bias, eps, made, rstd)
+    if cudnn_enable is True and is_for_kernels(input):
+        of = arguments.sizes("layer_norm", normalized_shape, "normalized_shape")
+        _learn(input, of, weight, bias, eps, made, rstd)
     return made
 
 

@@ -172,3 +172,10 @@ def test_subclasses_of_batch_norm_check_their_dimensions() -> None:
         Any(3)(gt.rand(2, 3, 4))
     with pytest.raises(gt.GpuTensorError, match="'input' must have 4 dimensions"):
         Checks(3)(x)
+
+
+def test_one_number_is_a_shape_of_one_dimension() -> None:
+    x = gt.from_numpy(_random.standard_normal((3, 5)))
+    for _ in range(3):  # The third call takes the short cut of the tuple.
+        wanted = gt.layer_norm(x, (5,))
+        assert gt.layer_norm(x, 5).tolist() == gt.layer_norm(x, [5]).tolist() == wanted.tolist()
