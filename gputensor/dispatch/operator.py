@@ -145,9 +145,9 @@ class Table(dict[int, Callable[..., Any]], Slots):
         return plan
 
     def remember_again(self, key: Any, plan: Any) -> Any:
-        """Store a plan only if its key occurs for the second time. So plans that are cheap to make,
-        and whose sizes occur once, leave no objects, which garbage collections would have to visit.
-        If two keys have the same hash, a plan is stored earlier."""
+        """Store a plan only if its key occurs for the second time. This is for plans that are cheap
+        to make: a plan that is used once would only make garbage collections slower. If two keys
+        have the same hash, a plan is stored at its first use."""
         once: set[int] | None = self.plans.get(_ONCE)
         if once is None:
             once = self.remember(_ONCE, set())

@@ -74,7 +74,7 @@ def of_type(args: tuple[Any, ...], dtype: dtype, place: Any) -> Tensor:
     `x.new(2, 3)`.
 
     args: a tensor, whose memory the result shares if it has this dtype and device; a sequence of
-    elements; or sizes, whose elements are not initialised. None is the empty tensor.
+    elements; or sizes of a tensor that is not initialised. No arguments give an empty tensor.
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
     place = place if place is None else device(place)

@@ -301,9 +301,10 @@ class _Layout(NamedTuple):
 
 
 class OneKernel:
-    """A kernel of family moments, or of a norm, for one layout. Other devices compose its operator
-    of others. geometry: the geometry of the result. is_composed: True if composed operators give
-    the same bits as the kernel. In this case gt.fuse records the operators instead of the kernel.
+    """A kernel of family moments, or of a norm, for one layout. On other devices, the operator is
+    composed of other operators. geometry: the geometry of the result. is_composed: True if composed
+    operators give the same bits as the kernel. In this case gt.fuse records the operators instead
+    of the kernel.
 
     counts: maps an operator's name to the number of its calls, up to 2. The second call stores a
     short cut.

@@ -57,7 +57,7 @@ def _order_of_rows(on: Any, rows: Any) -> Any:
 
 
 def _starts(np: Any, rows: Any) -> Any:
-    """Return True for each row that differs from the row before it. Every NaN is equal."""
+    """Return True for each row that differs from the row before it. NaN counts as equal to NaN."""
     found = np.ones(len(rows), bool)
     differs = (rows[1:] != rows[:-1]) & ((rows[1:] == rows[1:]) | (rows[:-1] == rows[:-1]))
     found[1:] = differs.any(1)
