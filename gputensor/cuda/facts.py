@@ -189,13 +189,13 @@ def seed_all() -> None:
     seed_devices("cuda", range(device_count()), Generator().initial_seed())
 
 
-def get_rng_state_all() -> list[tuple[int, int]]:
+def get_rng_state_all() -> list[Tensor]:
     """Return the state of each device's generator."""
     return [default_generator(_device("cuda", n)).get_state() for n in range(device_count())]
 
 
 @declares(new_states="Iterable")
-def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
     """Set the generators to states that `get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         default_generator(_device("cuda", index)).set_state(state)

@@ -14,6 +14,7 @@ from ..core.device import device as _device
 from ..structured.arguments import integer
 from ..structured.generator import default_generator, seed_devices
 from ..runtime.current import CurrentDevice, CurrentStream
+from ..tensor.tensor import Tensor
 
 
 class DeviceFace:
@@ -86,12 +87,12 @@ class DeviceFace:
         """Return the seed of the current device's generator."""
         return default_generator(_device(self._type, self.current_device())).initial_seed()
 
-    def get_rng_state(self, device: Any = None) -> tuple[int, int]:
+    def get_rng_state(self, device: Any = None) -> Tensor:
         """Return the state of a device's generator, by default of the current device."""
         index = self._index(device, "get_rng_state")
         return default_generator(_device(self._type, index)).get_state()
 
-    def set_rng_state(self, new_state: tuple[int, int], device: Any = None) -> None:
+    def set_rng_state(self, new_state: Tensor, device: Any = None) -> None:
         """Set the state of a device's generator to a result of `get_rng_state`."""
         index = self._index(device, "set_rng_state")
         default_generator(_device(self._type, index)).set_state(new_state)

@@ -7,21 +7,26 @@ devices. native/random.py turns the numbers into distributions.
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device as as_device
+from ..core.dtype import uint8
 from ..core.guard import Guard
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..runtime import capture
+from ..tensor.make import over_array
+from ..tensor.tensor import Tensor
 
-_SEEDS = 1 << 64
+_SEEDS = _POSITIONS = 1 << 64
+_STATE = np.dtype("<u8")
 
 
 class Generator:
@@ -61,22 +66,28 @@ class Generator:
         """Return the seed of the stream."""
         return self._seed
 
-    def get_state(self) -> tuple[int, int]:
-        """Return (seed, position), for `set_state`."""
-        return (self._seed, self._position)
+    def get_state(self) -> Tensor:
+        """Return the seed and the position for `set_state`, as 16 bytes: a CPU tensor of dtype
+        uint8. Source of the layout: PyTorch's CUDAGeneratorImpl."""
+        return over_array(np.array(self.mark(), _STATE).view(np.uint8))
 
-    def set_state(self, state: tuple[int, int]) -> None:
+    def set_state(self, state: Tensor) -> None:
         """Continue at a position that `get_state` has returned."""
-        try:
-            seed, position = map(operator.index, state)
-            fits = 0 <= seed < _SEEDS and position >= 0
-        except (TypeError, ValueError):
-            fits = False
-        if not fits:
-            rule = "be what get_state returned"
+        is_state = isinstance(state, Tensor) and state.dtype is uint8 and state.device is CPU
+        if not is_state or state.shape != (16,):
+            rule = "be what get_state returned, a CPU tensor of 16 uint8 elements"
             raise errors.wrong_type("set_state", "state", rule, state)
+        seed, position = np.frombuffer(state.numpy(force=True).tobytes(), _STATE).tolist()
+        self.return_to((seed, position))
+
+    def mark(self) -> tuple[int, int]:
+        """Return (seed, position), for `return_to`."""
+        return self._seed, self._position % _POSITIONS
+
+    def return_to(self, mark: tuple[int, int]) -> None:
+        """Continue at a position that `mark` has returned."""
         self._stands_in_no_capture("set_state")
-        self._seed, self._position = seed, position
+        self._seed, self._position = mark
 
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
         """Reserve random numbers for `numel` elements. Return the seed and the position of the
@@ -144,26 +155,27 @@ def initial_seed() -> int:
     return default_generator(CPU).initial_seed()
 
 
-def get_rng_state() -> tuple[int, int]:
-    """Return the state of the CPU's default generator, for `set_rng_state`."""
+def get_rng_state() -> Tensor:
+    """Return the state of the CPU's default generator for `set_rng_state`, as
+    `Generator.get_state` does."""
     return default_generator(CPU).get_state()
 
 
-def set_rng_state(new_state: tuple[int, int]) -> None:
+def set_rng_state(new_state: Tensor) -> None:
     """Continue the CPU's default generator at a position that `get_rng_state` has returned."""
     default_generator(CPU).set_state(new_state)
 
 
-def all_states() -> dict[Generator, tuple[int, int]]:
-    """Return the states of the default generators of all devices, for `set_all_states`."""
-    return {made: made.get_state() for made in list(_generators.values())}
+def all_marks() -> dict[Generator, tuple[int, int]]:
+    """Return the marks of the default generators of all devices, for `return_all_to`."""
+    return {made: made.mark() for made in list(_generators.values())}
 
 
-def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
-    """Restore the states that `all_states` has returned. A default generator that is not in
-    `states` returns to the start of its stream."""
+def return_all_to(marks: dict[Generator, tuple[int, int]]) -> None:
+    """Continue at the positions that `all_marks` has returned. A default generator that is not in
+    `marks` returns to the start of its stream."""
     for made in list(_generators.values()):
-        made.set_state(states.get(made) or (made.initial_seed(), 0))
+        made.return_to(marks.get(made) or (made.initial_seed(), 0))
 
 
 class fork_rng(Guard):
@@ -175,7 +187,7 @@ class fork_rng(Guard):
     is restored. The class is also a decorator.
     """
 
-    __slots__ = ("_places", "_type", "_states")
+    __slots__ = ("_places", "_type", "_marks")
 
     def __init__(
         self, devices: Iterable[Any] | None = None, enabled: bool = True,
@@ -183,7 +195,7 @@ class fork_rng(Guard):
     ) -> None:  # fmt: skip
         self._type = device_type if flag("fork_rng", "enabled", enabled) else ""
         self._places = None if devices is None else list(devices)
-        self._states: list[list[tuple[Generator, tuple[int, int]]]] = []
+        self._marks: list[list[tuple[Generator, tuple[int, int]]]] = []
 
     def _again(self) -> fork_rng:
         return fork_rng(self._places, bool(self._type), self._type or "cuda")
@@ -195,17 +207,17 @@ class fork_rng(Guard):
         elif self._type:
             places = [as_device(self._type, x) if type(x) is int else x for x in self._places]
             found += [default_generator(resolve(as_device(x))) for x in places]
-        self._states.append([(made, made.get_state()) for made in found])
+        self._marks.append([(made, made.mark()) for made in found])
 
     def _found(self) -> Any:
-        return self._states[-1]
+        return self._marks[-1]
 
     def _put_back(self, found: Any) -> None:
-        for made, state in found:
-            made.set_state(state)
+        for made, mark in found:
+            made.return_to(mark)
 
     def _count(self, found: Any) -> None:
-        self._states.pop()
+        self._marks.pop()
 
 
 def check(op: str, generator: Any, device_type: str) -> None:

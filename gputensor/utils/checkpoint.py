@@ -16,7 +16,7 @@ from ..amp.casting import DEVICES
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..core import errors, lazy
-from ..structured.generator import all_states, set_all_states
+from ..structured.generator import all_marks, return_all_to
 from ..tensor.tensor import Tensor
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
@@ -40,7 +40,7 @@ class _Frame:
         self.function, self.args, self.kwargs, self.checks = function, args, kwargs, checks
         self.saved: list[tuple[Any, ...]] = []
         self.found: dict[int, Tensor] = {}
-        self.random = all_states() if preserve_rng_state else None
+        self.random = all_marks() if preserve_rng_state else None
         self.casts = [
             (d.type, get_autocast_dtype(d.type), is_autocast_enabled(d.type))
             for d in DEVICES if d.type is not None
@@ -66,8 +66,8 @@ class _Frame:
 
         with ExitStack() as blocks:
             if self.random is not None:
-                blocks.callback(set_all_states, all_states())
-                set_all_states(self.random)
+                blocks.callback(return_all_to, all_marks())
+                return_all_to(self.random)
             blocks.enter_context(enable_grad())
             blocks.enter_context(saved_tensors_hooks(keep, lambda x: x))
             for device_type, dtype, enabled in self.casts:

@@ -607,7 +607,7 @@ def _operands(rng: random.Random) -> list[Any]:
 
 def _compare(seed: int, change: str | None = None) -> None:
     rng = random.Random(seed)
-    gt.manual_seed(seed)
+    generator = gt.manual_seed(seed)
     function = _expression(rng)
     fused = gt.fuse(function)
     known = [_operands(rng) for _ in range(2)]
@@ -618,13 +618,13 @@ def _compare(seed: int, change: str | None = None) -> None:
         args, theirs = _copies(given), _copies(given)
         with ExitStack() as stack:
             _changed(rng.choice(CHANGES), stack)
-            at = gt.get_rng_state()
+            at = generator.mark()
             found = _outcome(fused, args)
-            after = gt.get_rng_state()
-            gt.set_rng_state(at)
+            after = generator.mark()
+            generator.return_to(at)
             wanted = _outcome(function, theirs)
             assert state_of((found, args)) == state_of((wanted, theirs)), seed
-            assert gt.get_rng_state() == after, seed
+            assert generator.mark() == after, seed
         if isinstance(found, tuple) and isinstance(found[0], gt.Tensor):
             for one, other in zip(found, wanted):
                 assert [one is x for x in args] == [other is x for x in theirs], seed

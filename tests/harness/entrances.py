@@ -101,7 +101,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "Generator": _of(gt.Generator, 1),
     "Generator.manual_seed": lambda: (gt.Generator().manual_seed, (1,), {}),
     "get_rng_state": _of(gt.get_rng_state),
-    "set_rng_state": _of(gt.set_rng_state, (1, 0)),
+    "set_rng_state": _of(gt.set_rng_state, lambda: gt.get_rng_state()),
     "frombuffer": _of(gt.frombuffer, b"12345678", dtype=gt.float32, count=1, offset=4),
     "is_tensor": _of(gt.is_tensor, _x),
     "is_nonzero": _of(gt.is_nonzero, lambda: gt.ones(1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,8 @@ def test_a_generator_is_drawn_from_and_the_default_left_alone(name: str) -> None
     gt.manual_seed(5)
     before, state = gt.get_rng_state(), generator.get_state()
     first = make(generator=generator)
-    assert gt.get_rng_state() == before and generator.get_state() != state
+    assert gt.equal(gt.get_rng_state(), before)
+    assert not gt.equal(generator.get_state(), state)
     second = make(generator=generator)
     assert first.tolist() != second.tolist()
     generator.set_state(state)
@@ -241,7 +243,34 @@ def test_bad_values_change_nothing() -> None:
     ):
         with pytest.raises(errors.ArgumentError):
             call()
-    assert x.tolist() == [1] * 4 and x._version == 0 and generator.get_state() == state
+    assert x.tolist() == [1] * 4 and x._version == 0 and gt.equal(generator.get_state(), state)
+
+
+def test_a_state_is_a_tensor_that_a_file_keeps(tmp_path: Path) -> None:
+    generator = gt.Generator().manual_seed((1 << 64) - 2)
+    gt.rand(9, generator=generator)
+    state = generator.get_state()
+    assert state.dtype is gt.uint8 and state.shape == (16,) and state.device.type == "cpu"
+    assert state.tolist() == [254, *[255] * 7, 3, *[0] * 7]
+    wanted = gt.rand(9, generator=generator).tolist()
+    gt.save({"rng": state}, tmp_path / "state.pt")
+    other = gt.Generator()
+    other.set_state(gt.load(tmp_path / "state.pt")["rng"])
+    assert other.initial_seed() == (1 << 64) - 2
+    assert gt.rand(9, generator=other).tolist() == wanted
+    strided = gt.zeros(32, dtype=gt.uint8)[::2]
+    other.set_state(strided.copy_(state))
+    assert gt.rand(9, generator=other).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "state", [(1, 0), gt.zeros(16), gt.zeros(15, dtype=gt.uint8), gt.zeros(2, 8, dtype=gt.uint8)]
+)
+def test_what_is_no_state_is_refused(state: object) -> None:
+    before = gt.get_rng_state()
+    with pytest.raises(errors.ArgumentTypeError, match="'state' must be what get_state returned"):
+        gt.set_rng_state(state)
+    assert gt.equal(gt.get_rng_state(), before)
 
 
 def test_fork_rng_puts_the_generators_back() -> None:
@@ -301,9 +330,9 @@ def test_fork_rng_knows_the_devices_that_have_drawn() -> None:
     state = gt.cuda.get_rng_state()
     with gt.random.fork_rng():
         gt.rand(3, device="cuda")
-    assert gt.cuda.get_rng_state() == state
+    assert gt.equal(gt.cuda.get_rng_state(), state)
     with gt.random.fork_rng(devices=[]):
         gt.rand(3, device="cuda")
-    assert gt.cuda.get_rng_state() != state
+    assert not gt.equal(gt.cuda.get_rng_state(), state)
     gt.cuda.set_rng_state(state, 0)
-    assert gt.cuda.get_rng_state("cuda:0") == state
+    assert gt.equal(gt.cuda.get_rng_state("cuda:0"), state)

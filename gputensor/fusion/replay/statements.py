@@ -90,7 +90,7 @@ class Statements:
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
             generators = [generator for _, generator, _ in draws]
-            names["states_of"] = lambda: [(x, x.get_state()) for x in generators]
+            names["states_of"] = lambda: [(x, x.mark()) for x in generators]
             names["undone"] = _undone
             self.lines.append("states = states_of()")
             self._undo = "undone(states)"
@@ -337,4 +337,4 @@ def _undone(states: list[tuple[Generator, Any]]) -> None:
     """Reset the generators to their states before the call, because the function's Python must run
     instead."""
     for generator, state in reversed(states):
-        generator.set_state(state)
+        generator.return_to(state)

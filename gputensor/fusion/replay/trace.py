@@ -16,7 +16,7 @@ from ...dispatch import refusal
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
-from ...structured.generator import Generator, all_states
+from ...structured.generator import Generator, all_marks
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor
 from ..chain import Chain, Stream
@@ -69,7 +69,7 @@ class Trace:
         self.steps: list[Step] = []
         self.why = None
         self.draws: list[tuple[Stream, Generator, int]] = []
-        self._generators = all_states()
+        self._generators = all_marks()
         self._warned = refusal.warned
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # keeps storages alive, so that no other object gets the same id
@@ -210,7 +210,7 @@ class Trace:
     def _check_draws(self) -> None:
         """Raise Unlike if a generator gave numbers that no chain computes, such as the numbers of a
         composite operator. A replay would use the same numbers again."""
-        for generator, (seed, position) in all_states().items():
+        for generator, (seed, position) in all_marks().items():
             before = self._generators.get(generator, (seed, 0))
             blocks = sum([-(-count // 4) for _, of, count in self.draws if of is generator])
             if (seed, position) != (before[0], before[1] + blocks):

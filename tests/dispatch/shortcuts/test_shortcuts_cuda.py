@@ -217,7 +217,7 @@ def test_the_position_of_a_stream_wraps_around(turned_on: None) -> None:
     for _ in range(4):
         drawn = []
         for fill in (lambda: gt.rand(6, device="cuda"), lambda: ones(6).uniform_()):
-            generator.set_state((7, (1 << 64) - 1))
+            generator.return_to((7, (1 << 64) - 1))
             drawn.append([fill().tolist() for _ in range(2)])
         assert drawn[0] == drawn[1]
 

@@ -297,13 +297,13 @@ def test_numbers_are_drawn_from_where_the_last_call_ended() -> None:
     generator = gt.manual_seed(3)
     for _ in range(3):
         gt.rand(5)
-    state = generator.get_state()
+    state = generator.mark()
     drawn = [gt.rand(5), gt.randn(6, device="cpu"), gt.rand(5, generator=generator), gt.rand(5)]
     with turned(False):
-        generator.set_state(state)
+        generator.return_to(state)
         expected = [gt.rand(5), gt.randn(6), gt.rand(5), gt.rand(5)]
     assert [x.tolist() for x in drawn] == [x.tolist() for x in expected]
-    assert generator.get_state() == (3, state[1] + 8)
+    assert generator.mark() == (3, state[1] + 8)
     with pytest.raises(errors.GpuTensorError, match="floating"):
         gt.rand(5, dtype=gt.int64)
 
