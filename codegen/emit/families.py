@@ -43,6 +43,7 @@ from ...core.memory_format import contiguous_format as _contiguous_format
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import declares as _declares
+from ...dispatch.refusal import in_old_order as _in_old_order
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state"""
 

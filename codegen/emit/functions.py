@@ -173,6 +173,8 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     # A parameter with the function's name would hide the function.
     is_hidden = any(item.partition("=")[0] == function for item in parameters)
     own = f'globals()["{function}"]' if is_hidden else function
+    if "*old" in parameters:
+        body.append(f'if old: return _in_old_order("{name}", {own}, locals())')
     body += _refused(name, own, [*_by_numpy_names(it), *merged])
     head = ["@property"] if variant == "property" else []
     lines = [*head, *wrap(f"def {function}(", parameters, "):"), *indent(body)]
@@ -209,6 +211,11 @@ def signature(it: Public) -> list[str]:
         listed[listed.index("dim")] = "dim=None"
     star = [] if any(item.startswith("*") for item in listed) else ["*"]
     return [*listed, *star, *(f"{name}=None" for name in second)]
+
+
+# Functions that also take their scalars positionally, before a tensor: `x.add_(2, y)` is
+# `x.add_(y, alpha=2)`. Source: PyTorch's tools/autograd/deprecated.yaml.
+OLD_ORDER = frozenset("add sub addcmul addcdiv addmm addmv addr addbmm baddbmm".split())
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
@@ -267,7 +274,7 @@ def _own_parameters(it: Public) -> list[str]:
     if it.outs:
         named.append("out=None")
     if named and not any(item.startswith("*") for item in found):
-        found.append("*")
+        found.append("*old" if it.name.rstrip("_") in OLD_ORDER else "*")
     return found + named
 
 

@@ -83,6 +83,26 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         del error, given
 
 
+def in_old_order(op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Call the function with scalars that were passed positionally, such as the 2 in
+    `x.add_(2, y)`, by keyword. Raise TypeError if there are too many operands or scalars.
+
+    given: the function's local variables. `old` has the arguments after the last operand.
+    """
+    kinds = _parameters(function)
+    names = [name for name, kind in kinds if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    scalars = [n for n, kind in kinds if kind is inspect.Parameter.KEYWORD_ONLY and n != "out"]
+    values = [*(given[name] for name in names), *given["old"]]
+    numbers = [x for x in values if number(x) is not None]
+    operands = [x for x in values if number(x) is None]
+    defaults = cast(Any, function).__kwdefaults__
+    is_named = any(given[n] is not defaults[n] for n in scalars)
+    if is_named or len(operands) != len(names) or len(numbers) > len(scalars):
+        raise errors.too_many_arguments(_overloads(op)[0], len(names), len(values))
+    plain = {**dict(zip(names, operands)), **dict(zip(scalars, numbers)), "old": ()}
+    return _again(function, {**given, **plain})
+
+
 def _is_single(x: Any) -> bool:
     return hasattr(x, "_keys") and not getattr(x, "ndim", 1)
 

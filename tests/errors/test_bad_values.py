@@ -59,7 +59,7 @@ def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
         given = len(case.sample.args)
         if place is not None and (place >= given or "method" not in case.op().variants):
             continue  # an overload that is not a method
-        spread = any(name.startswith("*") for name in known)
+        spread = "*args" in known
         arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
         arguments += [
             n for n in known[0 if spread else given :] if not n.startswith("*") and n != "self"

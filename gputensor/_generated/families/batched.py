@@ -3,7 +3,7 @@
 
 from ...core.arguments import checked_out as _checked_out
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import in_old_order as _in_old_order, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_bmm = _define("aten::bmm(Tensor self, Tensor mat2) -> Tensor", ("core",))
@@ -44,7 +44,7 @@ op_baddbmm = _define(
     "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 op_baddbmm_out = _define(
     "aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+def baddbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * (batch1 @ batch2); input is broadcast, and is not read if beta is 0.
 
     Args:
@@ -55,6 +55,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         batch1: scaled(grad.bmm(conj(batch2.mT)), alpha)
         batch2: scaled(conj(batch1.mT).bmm(grad), alpha)
     Native: native/batched.py. Matches torch.baddbmm."""
+    if old: return _in_old_order("baddbmm", baddbmm, locals())
     try:
         include, keep = _state.get()
         key_set = (input._keys | batch1._keys | batch2._keys | include) & keep
@@ -64,9 +65,10 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         return op_baddbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
     except Exception as error: return _refuse(error, "baddbmm", baddbmm, locals())
 
-def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
+def Tensor_baddbmm(self, batch1, batch2, *old, beta=1, alpha=1):
     """beta * self + alpha * (batch1 @ batch2); self is broadcast, and is not read if beta is 0.
     See gt.baddbmm."""
+    if old: return _in_old_order("baddbmm", Tensor_baddbmm, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -75,9 +77,10 @@ def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
 
 op_baddbmm_ = _define(
     "aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def Tensor_baddbmm_(self, batch1, batch2, *, beta=1, alpha=1):
+def Tensor_baddbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
     """In place: beta * self + alpha * (batch1 @ batch2); self is broadcast, and is not read if
     beta is 0. See gt.baddbmm."""
+    if old: return _in_old_order("baddbmm_", Tensor_baddbmm_, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -93,7 +96,7 @@ op_addbmm = _define(
     "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 op_addbmm_out = _define(
     "aten::addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * (sum over the batch of batch1 @ batch2).
 
     Args:
@@ -104,6 +107,7 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         batch1: scaled(repeated(grad, len(batch1)).bmm(conj(batch2.mT)), alpha)
         batch2: scaled(conj(batch1.mT).bmm(repeated(grad, len(batch1))), alpha)
     Native: native/batched.py. Matches torch.addbmm."""
+    if old: return _in_old_order("addbmm", addbmm, locals())
     try:
         include, keep = _state.get()
         key_set = (input._keys | batch1._keys | batch2._keys | include) & keep
@@ -113,8 +117,9 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         return op_addbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
     except Exception as error: return _refuse(error, "addbmm", addbmm, locals())
 
-def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
+def Tensor_addbmm(self, batch1, batch2, *old, beta=1, alpha=1):
     """beta * self + alpha * (sum over the batch of batch1 @ batch2). See gt.addbmm."""
+    if old: return _in_old_order("addbmm", Tensor_addbmm, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -123,8 +128,9 @@ def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
 
 op_addbmm_ = _define(
     "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def Tensor_addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
+def Tensor_addbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
     """In place: beta * self + alpha * (sum over the batch of batch1 @ batch2). See gt.addbmm."""
+    if old: return _in_old_order("addbmm_", Tensor_addbmm_, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep

@@ -5,7 +5,7 @@ from ...core.arguments import (
     NUMBERS, ONE as _ONE, checked_out as _checked_out, coerced as _coerced,
     coerced_either as _coerced_either, coerced_swapped as _coerced_swapped)
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import in_old_order as _in_old_order, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_add_Tensor = _define(
@@ -19,7 +19,7 @@ op_add_Scalar = _define(
 op_add_Scalar_out = _define(
     "aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
-def add(input, other, *, alpha=1, out=None):
+def add(input, other, *old, alpha=1, out=None):
     """input + alpha * other for each pair of elements.
 
     Args:
@@ -31,6 +31,7 @@ def add(input, other, *, alpha=1, out=None):
 
     >>> gt.add(gt.tensor([1, 2]), gt.tensor([10, 20]), alpha=2)
     tensor([21, 42])"""
+    if old: return _in_old_order("add", add, locals())
     try:
         try:
             if alpha is _ONE and out is None:
@@ -59,8 +60,9 @@ def add(input, other, *, alpha=1, out=None):
         return op_add_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: return _refuse(error, "add", add, locals())
 
-def Tensor_add(self, other, *, alpha=1):
+def Tensor_add(self, other, *old, alpha=1):
     """self + alpha * other for each pair of elements. See gt.add."""
+    if old: return _in_old_order("add", Tensor_add, locals())
     try:
         try:
             if alpha is _ONE:
@@ -119,8 +121,9 @@ op_add__Tensor = _define(
 op_add__Scalar = _define(
     "aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_add_(self, other, *, alpha=1):
+def Tensor_add_(self, other, *old, alpha=1):
     """In place: self + alpha * other for each pair of elements. See gt.add."""
+    if old: return _in_old_order("add_", Tensor_add_, locals())
     try:
         try:
             if alpha is _ONE:
@@ -183,7 +186,7 @@ op_sub_Scalar = _define(
 op_sub_Scalar_out = _define(
     "aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
-def sub(input, other, *, alpha=1, out=None):
+def sub(input, other, *old, alpha=1, out=None):
     """input - alpha * other for each pair of elements.
 
     Args:
@@ -192,6 +195,7 @@ def sub(input, other, *, alpha=1, out=None):
         alpha: number, default 1.
     Gradient: input: grad; other: scaled(grad, -alpha)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.sub."""
+    if old: return _in_old_order("sub", sub, locals())
     try:
         try:
             if alpha is _ONE and out is None:
@@ -220,8 +224,9 @@ def sub(input, other, *, alpha=1, out=None):
         return op_sub_Tensor.table[key_set](key_set, input, other, alpha)
     except Exception as error: return _refuse(error, "sub", sub, locals())
 
-def Tensor_sub(self, other, *, alpha=1):
+def Tensor_sub(self, other, *old, alpha=1):
     """self - alpha * other for each pair of elements. See gt.sub."""
+    if old: return _in_old_order("sub", Tensor_sub, locals())
     try:
         try:
             if alpha is _ONE:
@@ -296,8 +301,9 @@ op_sub__Tensor = _define(
 op_sub__Scalar = _define(
     "aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_sub_(self, other, *, alpha=1):
+def Tensor_sub_(self, other, *old, alpha=1):
     """In place: self - alpha * other for each pair of elements. See gt.sub."""
+    if old: return _in_old_order("sub_", Tensor_sub_, locals())
     try:
         try:
             if alpha is _ONE:

@@ -3,7 +3,7 @@
 
 from ...core.arguments import checked_out as _checked_out
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import in_old_order as _in_old_order, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_mm = _define("aten::mm(Tensor self, Tensor mat2) -> Tensor", ("core",))
@@ -115,7 +115,7 @@ op_addmm = _define(
     ("core",))
 op_addmm_out = _define(
     "aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
-def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+def addmm(input, mat1, mat2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * (mat1 @ mat2); input is broadcast, and is not read if beta is 0.
 
     Args:
@@ -130,6 +130,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
 
     >>> gt.addmm(gt.tensor([1.0, 2.0]), gt.ones(1, 3), gt.ones(3, 2))
     tensor([[4., 5.]])"""
+    if old: return _in_old_order("addmm", addmm, locals())
     try:
         if out is None:
             short = op_addmm.table.short.get((input._geometry, mat1._geometry, mat2._geometry))
@@ -143,9 +144,10 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
         return op_addmm.table[key_set](key_set, input, mat1, mat2, beta, alpha)
     except Exception as error: return _refuse(error, "addmm", addmm, locals())
 
-def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
+def Tensor_addmm(self, mat1, mat2, *old, beta=1, alpha=1):
     """beta * self + alpha * (mat1 @ mat2); self is broadcast, and is not read if beta is 0. See
     gt.addmm."""
+    if old: return _in_old_order("addmm", Tensor_addmm, locals())
     try:
         short = op_addmm.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
@@ -165,9 +167,10 @@ def call_addmm(self, mat1, mat2, beta=1, alpha=1):
 
 op_addmm_ = _define(
     "aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
+def Tensor_addmm_(self, mat1, mat2, *old, beta=1, alpha=1):
     """In place: beta * self + alpha * (mat1 @ mat2); self is broadcast, and is not read if beta
     is 0. See gt.addmm."""
+    if old: return _in_old_order("addmm_", Tensor_addmm_, locals())
     try:
         short = op_addmm_.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:

@@ -3,7 +3,7 @@
 
 from ...core.arguments import checked_out as _checked_out, keys_of_list as _keys_of_list
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import in_old_order as _in_old_order, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op_dot = _define("aten::dot(Tensor self, Tensor tensor) -> Tensor")
@@ -129,7 +129,7 @@ op_addmv = _define(
     "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 op_addmv_out = _define(
     "aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
-def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
+def addmv(input, mat, vec, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * (mat @ vec); input is broadcast, and is not read if beta is 0.
 
     Args:
@@ -140,6 +140,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
         mat: scaled(grad.outer(conj(vec)), alpha)
         vec: scaled(conj(mat.t()).mv(grad), alpha)
     Native: native/products.py. Matches torch.addmv."""
+    if old: return _in_old_order("addmv", addmv, locals())
     try:
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
@@ -149,9 +150,10 @@ def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
         return op_addmv.table[key_set](key_set, input, mat, vec, beta, alpha)
     except Exception as error: return _refuse(error, "addmv", addmv, locals())
 
-def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
+def Tensor_addmv(self, mat, vec, *old, beta=1, alpha=1):
     """beta * self + alpha * (mat @ vec); self is broadcast, and is not read if beta is 0. See
     gt.addmv."""
+    if old: return _in_old_order("addmv", Tensor_addmv, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | mat._keys | vec._keys | include) & keep
@@ -160,9 +162,10 @@ def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
 
 op_addmv_ = _define(
     "aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def addmv_(input, mat, vec, *, beta=1, alpha=1):
+def addmv_(input, mat, vec, *old, beta=1, alpha=1):
     """In place: beta * input + alpha * (mat @ vec); input is broadcast, and is not read if beta is
     0. See gt.addmv."""
+    if old: return _in_old_order("addmv_", addmv_, locals())
     try:
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
@@ -174,7 +177,7 @@ op_addr = _define(
     "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
 op_addr_out = _define(
     "aten::addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
-def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
+def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * outer(vec1, vec2); input is broadcast, and is not read if beta is 0.
 
     Args:
@@ -185,6 +188,7 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
         vec1: scaled(grad.mv(conj(vec2)), alpha)
         vec2: scaled(grad.t().mv(conj(vec1)), alpha)
     Native: native/products.py. Matches torch.addr."""
+    if old: return _in_old_order("addr", addr, locals())
     try:
         include, keep = _state.get()
         key_set = (input._keys | vec1._keys | vec2._keys | include) & keep
@@ -194,9 +198,10 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
         return op_addr.table[key_set](key_set, input, vec1, vec2, beta, alpha)
     except Exception as error: return _refuse(error, "addr", addr, locals())
 
-def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
+def Tensor_addr(self, vec1, vec2, *old, beta=1, alpha=1):
     """beta * self + alpha * outer(vec1, vec2); self is broadcast, and is not read if beta is 0.
     See gt.addr."""
+    if old: return _in_old_order("addr", Tensor_addr, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
@@ -205,9 +210,10 @@ def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
 
 op_addr_ = _define(
     "aten::addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
-def Tensor_addr_(self, vec1, vec2, *, beta=1, alpha=1):
+def Tensor_addr_(self, vec1, vec2, *old, beta=1, alpha=1):
     """In place: beta * self + alpha * outer(vec1, vec2); self is broadcast, and is not read if
     beta is 0. See gt.addr."""
+    if old: return _in_old_order("addr_", Tensor_addr_, locals())
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep

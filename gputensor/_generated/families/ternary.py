@@ -3,7 +3,7 @@
 
 from ...core.arguments import NUMBERS, checked_out as _checked_out, coerced as _coerced
 from ...dispatch.dispatcher import define as _define
-from ...dispatch.refusal import refuse as _refuse
+from ...dispatch.refusal import in_old_order as _in_old_order, refuse as _refuse
 from ...dispatch.tls import state as _state
 
 op__larger_backward = _define(
@@ -26,7 +26,7 @@ op_addcmul = _define(
 op_addcmul_out = _define(
     "aten::addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
-def addcmul(input, tensor1, tensor2, *, value=1, out=None):
+def addcmul(input, tensor1, tensor2, *old, value=1, out=None):
     """input + value * tensor1 * tensor2 for each triple of elements.
 
     Args:
@@ -41,6 +41,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
 
     >>> gt.addcmul(gt.tensor([1.0, 2.0]), gt.tensor([3.0, 4.0]), gt.tensor([5.0, 6.0]), value=0.5)
     tensor([ 8.5000, 14.0000])"""
+    if old: return _in_old_order("addcmul", addcmul, locals())
     try:
         if out is None:
             short = op_addcmul.table.short.get((
@@ -55,8 +56,9 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
         return op_addcmul.table[key_set](key_set, input, tensor1, tensor2, value)
     except Exception as error: return _refuse(error, "addcmul", addcmul, locals())
 
-def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
+def Tensor_addcmul(self, tensor1, tensor2, *old, value=1):
     """self + value * tensor1 * tensor2 for each triple of elements. See gt.addcmul."""
+    if old: return _in_old_order("addcmul", Tensor_addcmul, locals())
     try:
         short = op_addcmul.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -77,8 +79,9 @@ def call_addcmul(self, tensor1, tensor2, value=1):
 op_addcmul_ = _define(
     "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_addcmul_(self, tensor1, tensor2, *, value=1):
+def Tensor_addcmul_(self, tensor1, tensor2, *old, value=1):
     """In place: self + value * tensor1 * tensor2 for each triple of elements. See gt.addcmul."""
+    if old: return _in_old_order("addcmul_", Tensor_addcmul_, locals())
     try:
         short = op_addcmul_.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -94,7 +97,7 @@ op_addcdiv = _define(
 op_addcdiv_out = _define(
     "aten::addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
-def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
+def addcdiv(input, tensor1, tensor2, *old, value=1, out=None):
     """input + value * tensor1 / tensor2 for each triple of elements.
 
     Args:
@@ -106,6 +109,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
         tensor1: scaled(grad / conj(tensor2), value)
         tensor2: scaled(-grad * conj(tensor1 / tensor2 / tensor2), value)
     Kernels: kernels/cpu/ternary.py, kernels/cuda/ternary.cu. Matches torch.addcdiv."""
+    if old: return _in_old_order("addcdiv", addcdiv, locals())
     try:
         if out is None:
             short = op_addcdiv.table.short.get((
@@ -120,8 +124,9 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
         return op_addcdiv.table[key_set](key_set, input, tensor1, tensor2, value)
     except Exception as error: return _refuse(error, "addcdiv", addcdiv, locals())
 
-def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
+def Tensor_addcdiv(self, tensor1, tensor2, *old, value=1):
     """self + value * tensor1 / tensor2 for each triple of elements. See gt.addcdiv."""
+    if old: return _in_old_order("addcdiv", Tensor_addcdiv, locals())
     try:
         short = op_addcdiv.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -134,8 +139,9 @@ def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
 op_addcdiv_ = _define(
     "aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
-def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
+def Tensor_addcdiv_(self, tensor1, tensor2, *old, value=1):
     """In place: self + value * tensor1 / tensor2 for each triple of elements. See gt.addcdiv."""
+    if old: return _in_old_order("addcdiv_", Tensor_addcdiv_, locals())
     try:
         short = op_addcdiv_.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
