@@ -201,11 +201,16 @@ class TensorBase:
             if geometry.numel == 0:
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
+            # NumPy does not compare strides with a buffer of 0 bytes.
+            if not storage._nbytes:
+                raise errors.storage_too_small(0)
             begin = self._offset * geometry.dtype.itemsize
             strides = geometry.stride_bytes
             try:
                 array = _ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             except ValueError:  # strides of dimensions of size 1 may exceed 64 bits
+                if begin + geometry.extent * geometry.dtype.itemsize > storage._nbytes:
+                    raise errors.storage_too_small(storage._nbytes) from None
                 strides = tuple([s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)])
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             self._array = array

@@ -73,7 +73,7 @@ class Storage:
     def ptr(self) -> int:
         """The address of the first byte; 0 on meta."""
         data = self.data
-        if data is None:
+        if data is None or not self._nbytes:
             return 0
         return cpu.address_of(data) if self.device is CPU else int(data.ptr)
 
@@ -224,7 +224,8 @@ class Storage:
             copy(fresh, self, kept)
         if sys.getrefcount(self) > _REFERENCES_OF_ONE:
             _forget_arrays(self)
-        self._put(fresh.data, nbytes)
+        is_gone = not nbytes and self.device is not CPU and fresh.data is not None
+        self._put(_Gone() if is_gone else fresh.data, nbytes)
 
     def move(self, data: Any) -> None:
         """Replace the memory by other memory that contains the same bytes. All tensors of this
@@ -261,6 +262,17 @@ class _Part:
     def __init__(self, whole: Any, start: int) -> None:
         self.ptr: int = whole.ptr + start
         self.whole: Any = whole
+
+
+class _Gone:
+    """The memory of a device's storage that was resized to 0 bytes. A kernel must not get a null
+    pointer, which would be an error of the whole process."""
+
+    __slots__ = ()
+
+    @property
+    def ptr(self) -> int:
+        raise errors.storage_too_small(0)
 
 
 # Contains one function, which returns a tensor over a storage's bytes. tensor/make.py appends it.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from gputensor.core import errors
 
 
 def _filled(s: Any, t: Any) -> Any:
@@ -82,6 +83,37 @@ def test_all_tensors_see_it(device: str) -> None:
     s.copy_(gt.full((64,), 2, dtype=gt.uint8).untyped_storage())
     assert x.tolist() == [0x02020202] * 4
     assert s.cpu().device.type == "cpu" and s.cpu().tolist() == [2] * 64
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "add": lambda x: x + 1,
+    "add_": lambda x: x.add_(x),
+    "sum": lambda x: x.sum(),
+    "fill_": lambda x: x.fill_(2.0),
+    "cat": lambda x: gt.cat([x, x]),
+    "permuted": lambda x: x.view(4, 8).t().contiguous(),
+    "product": lambda x: x.view(4, 8) @ x.view(8, 4),
+    "tolist": lambda x: x.tolist(),
+    "a part": lambda x: x[3:].clone(),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", READS)
+def test_a_tensor_without_its_memory_is_refused(name: str, device: str) -> None:
+    if device == "cuda" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    x = gt.ones(32, device=device)
+    for _ in range(4):
+        READS[name](x)  # the next call may take a short cut
+    # on a GPU, only a storage of 0 bytes is checked
+    for nbytes in (0, 16) if device == "cpu" else (0,):
+        x.untyped_storage().resize_(nbytes)
+        with pytest.raises(errors.ArgumentError, match=f"was resized to {nbytes} bytes"):
+            READS[name](x)
+        x.untyped_storage().resize_(128)
+        x.fill_(1.0)
+        READS[name](x)
 
 
 def test_meta_has_sizes_alone() -> None:

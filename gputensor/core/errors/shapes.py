@@ -74,6 +74,12 @@ def no_storage(op: str, what: Any) -> ArgumentError:
     return ArgumentError(f"{op}: 'self' must have data (got {describe(what)})")
 
 
+def storage_too_small(nbytes: int) -> ArgumentError:
+    return ArgumentError(
+        f"storage: a tensor's elements must be in its storage (it was resized to {nbytes} bytes)"
+    )
+
+
 # --- arguments ------------------------------------------------------------------------------------
 
 
