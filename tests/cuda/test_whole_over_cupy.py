@@ -28,6 +28,7 @@ TESTS = [
     ["tests/cuda/streams_over_cupy.py", "random"],
     ["tests/cuda/runtime/test_runtime_conformance.py", "-k", "gpu"],
     ["tests/device/test_graphs.py"],
+    ["tests/device/test_graphs.py", "lazy"],
     ["tests/layout/test_transfers.py", "tests/layout/test_seed_example.py"],
     ["tests/operators/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
     # Calls of CuPy's libraries.

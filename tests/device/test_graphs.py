@@ -33,6 +33,7 @@ def arange(n: int, device: str = CUDA) -> gt.Tensor:
 
 def captured(function: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any, Any]:
     """Return the graph of a call and the call's result. A first call loads the kernels."""
+    gt.cuda.synchronize(CUDA)
     with gt.cuda.stream(gt.cuda.Stream(CUDA)):
         function(*args)
     gt.cuda.synchronize(CUDA)
@@ -225,6 +226,16 @@ def test_a_block_used_on_another_stream_waits_until_the_capture_is_over() -> Non
     assert w.tolist() == [n + 1 for n in range(64)] and z.tolist() == (2 * w).tolist()
 
 
+@pytest.mark.usefixtures("order")
+def test_an_operand_may_be_dropped_while_a_replay_waits() -> None:
+    operands = [arange(4)]
+    g, made = captured(lambda: operands[0] + 1)
+    g.replay()
+    operands.clear()
+    gt.cuda.synchronize(CUDA)
+    assert made.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 
@@ -339,7 +350,8 @@ def test_other_threads_work_on_as_the_mode_says() -> None:
     results: dict[str, Any] = {}
 
     def work(mode: str) -> None:
-        with gt.cuda.stream(gt.cuda.Stream(CUDA)):
+        results[mode, "stream"] = gt.cuda.Stream(CUDA)
+        with gt.cuda.stream(results[mode, "stream"]):
             results[mode] = (gt.ones(4, device=CUDA, dtype=gt.float32) + 1).add_(1)
             for refused in (gt.cuda.empty_cache, gt.cuda.synchronize):
                 with pytest.raises(errors.DeviceError, match="cannot be captured"):
@@ -354,6 +366,7 @@ def test_other_threads_work_on_as_the_mode_says() -> None:
             thread = threading.Thread(target=work, args=(mode,))
             thread.start()
             thread.join()
+        results[mode, "stream"].synchronize()
         assert results[mode].tolist() == [3.0] * 4
         g.replay()
         assert made.tolist() == [1.0, 2.0, 3.0, 4.0] and results[mode, "refused"]
@@ -518,7 +531,9 @@ def test_whole_steps_in_a_graph(name: str) -> None:
         return loss.detach()
 
     losses = []
-    with gt.cuda.stream(gt.cuda.Stream(CUDA)):
+    side = gt.cuda.Stream(CUDA)
+    side.wait_stream(gt.cuda.current_stream(CUDA))
+    with gt.cuda.stream(side):
         for _ in range(2):
             losses.append(step(models[0], optimizers[0]).item())
     g = gt.cuda.CUDAGraph()

@@ -105,7 +105,6 @@ def launch(
     kernel, device = function.loaded, function.device_index
     _check_launch(function, grid, block, shared_bytes, stream, params, offsets)
     params, peers = bytes(params), devices.peers[device]
-    is_captured = stream.queue.recording is not None
 
     def check() -> None:
         found = devices.machine.scan(params, device, peers)
@@ -118,16 +117,14 @@ def launch(
     options = settings.current().options(device, peers)
 
     def run() -> None:
-        if is_captured:
-            check()
         named = function.arguments
         wrong = devices.machine.launch(kernel, grid, block, shared_bytes, params, options, named)
         if wrong is not None:
             raise errors.kernel_finding(wrong)
 
-    if is_captured:
+    if stream.queue.recording is not None:
         vars(run)["what"] = kernel.name
-    devices.scheduler.add(stream.queue, run)
+    devices.scheduler.add(stream.queue, run, check)
 
 
 def launcher(

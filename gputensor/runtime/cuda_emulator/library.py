@@ -32,7 +32,6 @@ def call_library(
     stream = current_stream(device_index)
     if results is None and capturing:
         capture.refuse_wait(op, stream)
-    is_captured = stream.queue.recording is not None
 
     def arrays() -> list[np.ndarray]:
         return [_array_over(x, x.ptr, op, device_index) for x in operands]
@@ -48,7 +47,7 @@ def call_library(
     def run() -> None:
         try:
             with np.errstate(all="ignore"):
-                returned = function(HOST, *(arrays() if is_captured else given))
+                returned = function(HOST, *given)
                 if results is None:
                     found.append(returned)
                     return
@@ -59,7 +58,7 @@ def call_library(
         except Exception as error:
             raise errors.library_failed(op, error) from error
 
-    devices.scheduler.add(stream.queue, run)
+    devices.scheduler.add(stream.queue, run, arrays)
     if results is None:
         stream.synchronize()
         return found.pop()

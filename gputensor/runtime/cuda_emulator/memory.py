@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from gputensor.core import errors
@@ -101,7 +102,6 @@ def copy_async(
         return
     if capturing and (dst_device < 0 or src_device < 0):
         capture.refuse_host("copy", stream)
-    is_captured = stream.queue.recording is not None
 
     def check() -> None:
         for arg, ptr, device in (("dst", dst_ptr, dst_device), ("src", src_ptr, src_device)):
@@ -117,11 +117,9 @@ def copy_async(
         src_ptr = ctypes.addressof(data)
 
     def run(keep: Sequence[Any] = keep) -> None:
-        if is_captured:
-            check()
         ctypes.memmove(dst_ptr, src_ptr, nbytes)
 
-    devices.scheduler.add(stream.queue, run)
+    devices.scheduler.add(stream.queue, run, check)
     if dst_device < 0 and keep[0] is None:
         stream.synchronize()
 
@@ -129,15 +127,13 @@ def copy_async(
 def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: Stream) -> None:
     """Queue a fill with a byte value."""
     if nbytes:
-        check_range("memset", "ptr", ptr, nbytes, device_index)
-        is_captured = stream.queue.recording is not None
+        check = partial(check_range, "memset", "ptr", ptr, nbytes, device_index)
+        check()
 
         def run() -> None:
-            if is_captured:
-                check_range("memset", "ptr", ptr, nbytes, device_index)
             ctypes.memset(ptr, value, nbytes)
 
-        devices.scheduler.add(stream.queue, run)
+        devices.scheduler.add(stream.queue, run, check)
 
 
 def check_range(op: str, arg: str, ptr: int, nbytes: int, device_index: int) -> None:

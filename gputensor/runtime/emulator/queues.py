@@ -62,13 +62,18 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
+        self.checks: list[Callable[[], object]] = []
         self.after: list[tuple[int, ...]] = []
         self.last: dict[Queue, tuple[int, ...]] = {}
 
-    def add(self, queue: Queue, call: Callable[[], None]) -> None:
+    def add(
+        self, queue: Queue, call: Callable[[], None], check: Callable[[], object] | None
+    ) -> None:
         self.after.append(self.last.get(queue, ()))
         self.last[queue] = (len(self.calls),)
         self.calls.append(call)
+        if check is not None:
+            self.checks.append(check)
 
     def wait(self, queue: Queue, after: tuple[int, ...]) -> None:
         self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
@@ -123,11 +128,17 @@ class Scheduler:
 
     # --- adding work ------------------------------------------------------------------------------
 
-    def add(self, queue: Queue, call: Callable[[], None]) -> None:
-        """Append a call to a queue. If the call runs at once and fails, its error is raised
-        here."""
+    def add(
+        self, queue: Queue, call: Callable[[], None], check: Callable[[], object] | None = None
+    ) -> None:
+        """Append a call to a queue. If the call runs at once and fails, its error is raised here.
+
+        check: raises if the call's memory cannot be used. The caller has run it. If the call is
+        recorded, each replay runs it again when it is requested: the call itself may run later,
+        when a program has already dropped the memory.
+        """
         if queue.recording is not None:
-            queue.recording.add(queue, call)
+            queue.recording.add(queue, call, check)
             return
         with self.lock:
             queue.pending.append(call)
@@ -164,7 +175,9 @@ class Scheduler:
         return mark
 
     def replay(self, queue: Queue, recording: Recording) -> None:
-        """Append the calls of a recording to a queue, as one entry."""
+        """Check the memory of a recording's calls, and append the calls to a queue as one entry."""
+        for check in recording.checks:
+            check()
         chance = self._chance if self.order == "random" else None
 
         def run() -> None:
