@@ -255,6 +255,16 @@ def test_a_registration_for_an_operator_that_is_passed_removes_it() -> None:
     lib._destroy()
 
 
+def test_a_registration_for_the_in_place_form_removes_the_functional_one() -> None:
+    x, index = gt.arange(4.0), gt.tensor([2])
+    assert learnt(lambda: x.scatter(0, index, 7.0), "scatter.value")
+    lib = gt.library.Library("aten", "IMPL")
+    with pytest.warns(Warning):
+        lib.impl("scatter_.value", lambda self, dim, index, value: self, "CPU")
+    assert not taken("scatter.value") and x.scatter(0, index, 7.0).tolist() == x.tolist()
+    lib._destroy()
+
+
 # --- writes of one number -------------------------------------------------------------------------
 
 # A call of (x (3, 4), a mask, a number) and the operator that stores a short cut.
@@ -266,6 +276,12 @@ WRITES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "masked_fill": (lambda x, mask, n: x.masked_fill(mask, n), "masked_fill.Scalar"),
     "masked_fill of rows": (lambda x, mask, n: x.masked_fill(mask[0], n), "masked_fill.Scalar"),
     "a mask": (lambda x, mask, n: x.__setitem__(mask, n), "masked_fill_.Scalar"),
+    "full_like": (lambda x, mask, n: gt.full_like(x, n), "full_like"),
+    "full_like in another dtype": (
+        lambda x, mask, n: gt.full_like(mask, n, dtype=x.dtype),
+        "full_like",
+    ),
+    "new_full of a shape": (lambda x, mask, n: x.new_full(mask.shape, n), "new_full"),
     "a slice": (lambda x, mask, n: x.__setitem__(slice(1, 3), n), "fill_.Scalar"),
     "indices": (lambda x, mask, n: x.__setitem__(gt.tensor([2, 0]), n), "scalar_tensor"),
 }
@@ -310,6 +326,23 @@ def test_float8_is_filled_as_without_one(dtype: Any) -> None:
         assert gt.cat([x, x]).to(gt.float32).tolist() == [[2.0] * 4] * 6
         assert x.fill_(3).to(gt.float32).tolist() == [[3.0] * 4] * 3
         assert x.zero_().to(gt.float32).tolist() == [[0.0] * 4] * 3
+
+
+@pytest.mark.parametrize("count", [5, 70_000])
+def test_filled_tensors_of_any_size_take_one(count: int) -> None:
+    x = gt.arange(float(count))
+    for make, name, value in [
+        (lambda: gt.zeros(count), "zeros", 0), (lambda: gt.ones(count), "ones", 1),
+        (lambda: gt.full((count,), 2.5), "full", 2.5), (lambda: gt.zeros_like(x), "zeros_like", 0),
+        (lambda: gt.ones_like(x, dtype=gt.bool), "ones_like", 1),
+        (lambda: x.new_zeros(x.shape), "new_zeros", 0),
+        (lambda: x.clone().fill_(-3), "fill_.Scalar", -3), (lambda: x.clone().zero_(), "zero_", 0),
+    ]:  # fmt: skip
+        assert learnt(make, name)
+        made = make()
+        assert made.shape == (count,) and bool((made == value).all()), name
+        assert made.is_contiguous() and made.dtype is make().dtype
+    assert gt.zeros_like(x, dtype=gt.int16).dtype is gt.int16 and gt.zeros_like(x).dtype is x.dtype
 
 
 def test_a_number_need_not_be_the_same_object() -> None:
