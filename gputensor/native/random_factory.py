@@ -330,8 +330,8 @@ def randperm(key_set: int, n: Any, *options: Any) -> Tensor:
     shape = made._geometry
     is_plain = type(made) is Tensor and made._device is CPU and shape.dtype is int64
     if is_plain and type(n) is int and n:
-        array = _drawn_by(shape, stub.cpu("random").permutation)
-        short_make.learn_numbers(operators.randperm.table, randperm, (n,), made, array, int64)
+        again = partial(_drawn_by, shape, stub.cpu("random").permutation)
+        short_make.learn_numbers(operators.randperm.table, randperm, (n,), made, again, int64)
     return made
 
 

@@ -51,19 +51,21 @@ def leave(
 
 
 def learn_numbers(
-    table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor, array: Callable[[], Any],
-    unnamed: Any = None,
+    table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor,
+    again: Callable[[], Callable[[], Any] | None], unnamed: Any = None,
 ) -> None:  # fmt: skip
     """Store the short cuts of a factory that takes up to three numbers, once a call with the same
-    numbers is repeated. array: a function that makes the result's array. unnamed: as in `leave`."""
+    numbers is repeated. again: a function that returns the function that makes the result's array,
+    or None. unnamed: as in `leave`."""
     shape = made._geometry
     known = seen(shape, (table.operator.name, numbers))
     if shortcuts.is_due(known, table):
-        make = _REPEATED[len(numbers) - 1]
-        leave(
-            table, kernel, numbers, shape.dtype, lambda asks: make(shape, array, asks, numbers),
-            unnamed,
-        )  # fmt: skip
+        make, array = _REPEATED[len(numbers) - 1], again()
+        if array is not None:
+            leave(
+                table, kernel, numbers, shape.dtype,
+                lambda asks: make(shape, array, asks, numbers), unnamed,
+            )  # fmt: skip
         known.short = table.short
 
 

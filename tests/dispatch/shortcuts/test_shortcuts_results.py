@@ -57,6 +57,9 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.linalg.solve_triangular(x[:, :3].triu() + gt.eye(3), x, upper=True),
         "linalg_solve_triangular",
     ),
+    "chunk": (lambda x: x.chunk(2), "chunk"),
+    "split": (lambda x: x[:, 1:].split(2, 0), "split.Tensor"),
+    "unbind": (lambda x: x.unbind(-1), "unbind.int"),
     "cat": (lambda x: gt.cat([x, x[1:], gt.zeros(0)]), "cat"),
     "cat of columns": (lambda x: gt.cat((x.t(), x.t()), -1), "cat"),
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
@@ -343,6 +346,33 @@ def test_filled_tensors_of_any_size_take_one(count: int) -> None:
         assert made.shape == (count,) and bool((made == value).all()), name
         assert made.is_contiguous() and made.dtype is make().dtype
     assert gt.zeros_like(x, dtype=gt.int16).dtype is gt.int16 and gt.zeros_like(x).dtype is x.dtype
+
+
+@pytest.mark.parametrize("n", [3, 40, 200])
+def test_ranges_of_any_size_take_one(n: int) -> None:
+    for make, name in [
+        (lambda: gt.eye(n), "eye"), (lambda: gt.eye(n, n + 2, dtype=gt.int16), "eye.m"),
+        (lambda: gt.linspace(-1, 2.5, 9 * n), "linspace"),
+        (lambda: gt.arange(0.5, 9 * n), "arange.start"), (lambda: gt.arange(9 * n), "arange"),
+    ]:  # fmt: skip
+        with turned(False):
+            expected = make()
+        assert learnt(make, name)
+        make().fill_(7)
+        made = make()
+        assert gt.equal(made, expected) and made.dtype is expected.dtype, name
+
+
+def test_views_of_a_list_share_the_memory_of_their_base() -> None:
+    x = gt.arange(6.0)
+    assert learnt(lambda: x.chunk(2), "chunk")
+    first, second = x[1:].chunk(2)
+    second.zero_()
+    assert x.tolist() == [0, 1, 2, 3, 0, 0] and x._version == 1 and first._base is x
+    first, second = x.chunk(2)
+    w = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="one of several"):
+        first.mul_(w)
 
 
 def test_a_number_need_not_be_the_same_object() -> None:
