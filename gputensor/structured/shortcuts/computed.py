@@ -195,10 +195,12 @@ def made_of(
 ) -> Maker | None:
     """Return the maker for a loop that returns the result: loop(*arrays, *behind)."""
     is_numpys = geometry.nbytes and geometry.in_numpy
-    return _made_of(loop, geometry, behind) if is_numpys else None
+    return made_new(loop, geometry, behind) if is_numpys else None
 
 
-def _made_of(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...]) -> Maker:
+def made_new(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()) -> Maker:
+    """Like `made_of`, for a loop that always returns a new array in the layout of `geometry`."""
+
     def make(
         count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
     ) -> ShortCut | None:
@@ -259,7 +261,7 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
     if not entry.numpy_allocates:
         return made_by(loop, entry.geometry, behind)
     loop, behind = bare(len(inputs) - len(numbers), behind) if bare else (loop, (*behind, None))
-    return _made_of(loop, entry.geometry, behind)
+    return made_new(loop, entry.geometry, behind)
 
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:

@@ -57,6 +57,28 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.linalg.solve_triangular(x[:, :3].triu() + gt.eye(3), x, upper=True),
         "linalg_solve_triangular",
     ),
+    "mv": (lambda x: x @ x[0], "mv"),
+    "mv of columns": (lambda x: x.t().mv(x[:, 1]), "mv"),
+    "addmv": (lambda x: x[:, 0].addmv(x, x[1]), "addmv"),
+    "outer": (lambda x: gt.outer(x[0], x[:, 1]), "outer"),
+    "addr": (lambda x: x.addr(x[:, 0], x[1]), "addr"),
+    "addr of a row": (lambda x: x[2].addr(x[:, 0], x[1], beta=1.0), "addr"),
+    "roll": (lambda x: x.t().roll(3), "roll"),
+    "roll along dimensions": (lambda x: x.roll((1, -1), (0, 1)), "roll"),
+    "rot90": (lambda x: x.rot90(), "rot90"),
+    "rot90 twice": (lambda x: x.rot90(2, (1, 0)), "rot90"),
+    "trace": (lambda x: x[:, 1:].trace(), "trace"),
+    "diff": (lambda x: x.diff(dim=0), "diff"),
+    "frexp": (lambda x: gt.frexp(x), "frexp.Tensor"),
+    "count_nonzero": (lambda x: x.count_nonzero(1), "count_nonzero"),
+    "nll_loss": (
+        lambda x: gt.nn.functional.nll_loss(x, gt.tensor([1, 0, 3]), ignore_index=0),
+        "nll_loss_nd",
+    ),
+    "nll_loss of a vector": (
+        lambda x: gt.nn.functional.nll_loss(x[0], gt.tensor(2), reduction="none"),
+        "nll_loss_nd",
+    ),
     "chunk": (lambda x: x.chunk(2), "chunk"),
     "split": (lambda x: x[:, 1:].split(2, 0), "split.Tensor"),
     "unbind": (lambda x: x.unbind(-1), "unbind.int"),
@@ -171,7 +193,13 @@ def test_a_repeated_call_takes_one_with_the_same_results(name: str) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_records(name: str) -> None:
     call, at = RESULTS[name]
-    if at in ("argsort", "searchsorted.Tensor", "bucketize.Tensor", "isin.Tensor_Tensor"):
+    if at in (
+        "count_nonzero",
+        "argsort",
+        "searchsorted.Tensor",
+        "bucketize.Tensor",
+        "isin.Tensor_Tensor",
+    ):
         return
     x = numbers().requires_grad_()
 
@@ -239,6 +267,21 @@ def test_items_are_as_without_one(dtype: Any) -> None:
             assert type(x.item()) is type(gt.ones((), dtype=dtype).tolist()) and x.item() == 1
     x = gt.ones(1, requires_grad=True)
     assert [(x * 2).item() for _ in range(4)] == [2.0] * 4
+
+
+def test_a_normal_draw_around_means_keeps_the_stream() -> None:
+    mean = gt.arange(6.0).view(2, 3)
+
+    def drawn() -> list[Any]:
+        gt.manual_seed(5)
+        return [gt.normal(mean, 2.5).tolist(), gt.normal(mean, 0.5).tolist(), gt.rand(2).tolist()]
+
+    with turned(False):
+        expected = drawn()
+    assert learnt(drawn, "normal.Tensor_float") and drawn() == expected
+    of = mean.clone().requires_grad_()
+    gt.normal(of, 2.5).sum().backward()
+    assert of.grad.tolist() == [[0.0] * 3] * 2
 
 
 def test_results_share_no_memory() -> None:
