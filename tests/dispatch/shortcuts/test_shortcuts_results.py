@@ -391,6 +391,19 @@ def test_filled_tensors_of_any_size_take_one(count: int) -> None:
     assert gt.zeros_like(x, dtype=gt.int16).dtype is gt.int16 and gt.zeros_like(x).dtype is x.dtype
 
 
+@pytest.mark.parametrize("count, parts", [(9_000, 2), (9_000, 40), (70_000, 3)])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_tensors_of_any_size_are_joined_by_one(count: int, parts: int, dim: int) -> None:
+    tensors = [gt.arange(2.0 * count).view(2, count) + n for n in range(parts)]
+    tensors[1] = tensors[1].view(count, 2).t()
+    for join, name in [(gt.cat, "cat"), (gt.stack, "stack")]:
+        with turned(False):
+            expected = join(tensors, dim)
+        assert learnt(lambda: join(tensors, dim), name)
+        made = join(tensors, dim)
+        assert gt.equal(made, expected) and made.stride() == expected.stride()
+
+
 @pytest.mark.parametrize("n", [3, 40, 200])
 def test_ranges_of_any_size_take_one(n: int) -> None:
     for make, name in [
