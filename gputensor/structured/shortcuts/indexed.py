@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpy import empty
+from numpy import empty, ndarray
 
 from .._generated import short_forms as forms
 from ...core.arguments import are_equal
@@ -150,10 +150,12 @@ def learn_functional(
     shape, key = made._geometry, tuple([x._geometry for x in args if isinstance(x, Tensor)])
     written, known = getattr(inplace.short.get(key), "written", (None, ()))
     places, params = _places(args)
-    if written is None or not shape.in_numpy or not are_equal((params,), (known,)):
+    if written is None or not shape.is_contiguous or not are_equal((params,), (known,)):
         return
     if not comes_again(table, kernel, args):
         return
+
+    copy = ndarray.copy if shape.in_numpy else stub.cpu("copy").contiguous
 
     def make(otherwise: ShortCut) -> ShortCut:
         def short(self: Any, *rest: Any) -> Any:
@@ -165,7 +167,7 @@ def learn_functional(
             for x in (self, *[rest[n] for n in places]):
                 if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x):
                     return None
-            array = self._get_array().copy("C")
+            array = copy(self._get_array())  # row-major
             return from_array(array, shape) if written(array, rest) else None
 
         return short
