@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 
 from .._generated import calls, functions, operators
 from ..core import errors
@@ -23,7 +22,7 @@ from ..kernels import stub
 from ..structured.pointwise import elementwise
 from ..structured import arguments, pointwise
 from ..structured.pointwise import Kernel, Rule
-from ..structured.shortcuts import results as short
+from ..structured.shortcuts.computed import learn_again, made_new, new_array
 from ..tensor.tensor import Tensor
 
 
@@ -133,9 +132,10 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
     # two calls of narrow would each fill a tensor with zeros.
     first, second = calls.split_with_sizes(self, (size // 2, size // 2), dim)
     made = calls._gated(first, second)
-    if self._device is CPU and made._geometry.in_numpy:
-        compute = partial(_glu_of_array, made._geometry, dim % shape.ndim)
-        short.learn(operators.glu.table, glu, (self, dim), made, compute, is_new=True)
+    allocate = new_array(made._geometry)
+    if self._device is CPU and allocate is not None:
+        compute = partial(_glu_of_array, made._geometry, allocate, dim % shape.ndim)
+        learn_again(operators.glu.table, glu, (self, dim), made_new(compute, made._geometry))
     return made
 
 
@@ -144,11 +144,11 @@ def _gated_loop(of: dtype) -> Callable[..., Any]:
     return stub.cpu_loop("activation", "_gated", (of, of), of, of)
 
 
-def _glu_of_array(made: Geometry, axis: int, x: Any) -> Any:
-    of, half = made.dtype, made.sizes[axis]
-    out = np.empty(made.sizes, of.np)
+def _glu_of_array(made: Geometry, allocate: Callable[[], Any], axis: int, x: Any) -> Any:
+    half, out = made.sizes[axis], allocate()
     lead = (slice(None),) * axis
-    return _gated_loop(of)(x[(*lead, slice(half))], x[(*lead, slice(half, None))], out)
+    _gated_loop(made.dtype)(x[(*lead, slice(half))], x[(*lead, slice(half, None))], out)
+    return out
 
 
 _GATED = "structured.pointwise.elementwise.functional.<locals>.kernel"

@@ -5,17 +5,20 @@ Source: ATen/native/UnaryOps.cpp, frexp; ATen/native/ReduceOps.cpp, hash_tensor.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING
 from ..core.geometry import geometry
 from ..iterator.order import dense_strides_like
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..structured.shortcuts import results
 from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 
@@ -29,6 +32,10 @@ def frexp(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     strides = dense_strides_like(given)
     layouts = [geometry(given.sizes, strides, of) for of in (x._geometry.dtype, dtypes.int32)]
     mantissa, exponent = library.call("frexp", _parts, layouts, x)
+    if x is self and x._device is CPU:
+        args, compute = (self,), partial(_parts, HOST)
+        made = mantissa, exponent
+        results.learn(operators.frexp_Tensor.table, frexp, args, made, compute, is_new=True)
     return mantissa if x is self else calls.to_dtype(mantissa, given.dtype), exponent
 
 
@@ -36,7 +43,7 @@ def _parts(library: Any, x: Any) -> Any:
     """Return frexp of an array. The exponent of non-finite numbers is 0; C does not specify it."""
     np = library.np
     mantissa, exponent = np.frexp(x)
-    return mantissa, np.where(np.isfinite(x), exponent, 0).astype("int32")
+    return mantissa, np.multiply(exponent, np.isfinite(x))
 
 
 def hash_tensor(

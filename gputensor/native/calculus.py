@@ -7,18 +7,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import number
-from ..core.dtype import BOOL
+from ..core.device import CPU
+from ..core.dtype import BOOL, FLOATING, float32, float64
+from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
+from ..kernels import stub
 from ..structured import arguments
+from ..structured.shortcuts import computed as short, results
 from ..tensor.tensor import Tensor
+from .criterion import SUM, reducing
 
 
 def trace(key_set: int, self: Tensor) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("trace", "self", "be a matrix", self)
-    return calls.sum(calls.diagonal(self))
+    made, shape = calls.sum(calls.diagonal(self)), self._geometry
+    if made._device is CPU and shape.dtype in (float32, float64) and shape.numel:
+        total = reducing(shape.dtype, min(shape.sizes), SUM)
+        make = short.made_new(lambda x: total(x.diagonal()), made._geometry)
+        short.learn_again(operators.trace.table, trace, (self,), make)
+    return made
+
+
+jumps(trace, lambda: (
+    (operators.diagonal, CPU_CALL, "slicing.diagonal"),
+    (operators.sum, CPU_CALL, "reduce._over_all_cpu.<locals>.kernel"),
+))  # fmt: skip
 
 
 def _between(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -48,7 +64,34 @@ def diff(
         ahead, behind = _between(found, axis)
         is_bool = found._geometry.dtype.category == BOOL
         found = (calls.ne_Tensor if is_bool else calls.sub_Tensor)(ahead, behind)
+    if n == 1 and len(parts) == 1:
+        _learn_diff((self, n, dim, prepend, append), found, axis)
     return found
+
+
+def _learn_diff(args: tuple[Any, ...], made: Tensor, axis: int) -> None:
+    """Store the short cut of `diff` for neighbours, once a call is repeated."""
+    shape = made._geometry
+    allocate, of = short.new_array(shape), shape.dtype
+    if made._device is not CPU or allocate is None or of.category != FLOATING:
+        return
+    subtract = stub.cpu_loop("binary", "sub", (of, of), of, of)
+    before = (slice(None),) * axis
+    ahead, behind = (*before, slice(1, None)), (*before, slice(0, -1))
+
+    def compute(x: Any) -> Any:
+        out = allocate()
+        subtract(x[ahead], x[behind], out)
+        return out
+
+    # Five arguments follow self, two more than a form of made_new supports.
+    results.learn(operators.diff.table, diff, args, made, compute, is_new=True)
+
+
+jumps(diff, lambda: (
+    (operators.slice_Tensor, CPU_CALL, "slicing.slice"),
+    (operators.sub_Tensor, CPU_CALL, "structured.pointwise.cpu.binary.<locals>.kernel"),
+))  # fmt: skip
 
 
 def _widths(op: str, y: Tensor, x: Tensor, axis: int) -> Tensor:

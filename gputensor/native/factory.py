@@ -33,6 +33,7 @@ from ..structured import arguments
 from ..structured.pointwise import writes
 from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
+from ..structured.shortcuts.computed import new_array
 from ..structured.view_kernel import seen
 
 
@@ -305,7 +306,7 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if shape.in_numpy else None
+    array = short_make.filled(shape, made)
     if array is not None:
         short_make.leave(
             table, full, (shape.sizes, value), shape.dtype,
@@ -333,42 +334,57 @@ zeros: Kernel = _of_size("zeros", 0)
 ones: Kernel = _of_size("ones", 1)
 
 
-def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
+def _learn_filled(table: Table, kernel: Any, made: Tensor) -> None:
     """Store the short cuts of a factory that fills with one number, once a call is repeated."""
     shape = made._geometry
-    known = seen(shape if self is None else self._geometry, table.operator.name)
+    known = seen(shape, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if shape.in_numpy else None
-    if array is None:
-        pass
-    elif self is None:
+    array = short_make.filled(shape, made)
+    if array is not None:
         short_make.leave(
             table, kernel, (shape.sizes,), shape.dtype,
             lambda asks: short_make.made_of_nothing(shape, array, asks),
         )  # fmt: skip
-    else:
-        shortcuts.learn(table, kernel, self._geometry, short_make.like(shape, array))
     known.short = table.short
 
 
 def full_like(key_set: int, self: Tensor, fill_value: Any, *options: Any) -> Tensor:
-    return _fill(key_set, calls.empty_like(self, *options), fill_value)
+    table, made = operators.full_like.table, calls.empty_like(self, *options)
+    made = _fill(key_set, made, fill_value)
+    if made._device is CPU:
+        _learn_like(table, full_like, self, options, made, short_make.full_like)
+    return made
 
 
 def _like(op: str, value: int) -> Kernel:
     def kernel(key_set: int, self: Tensor, *options: Any) -> Tensor:
-        table, (dtype, *_, memory_format) = getattr(operators, op).table, options
-        made = calls.empty_like(self, *options)
+        table, made = getattr(operators, op).table, calls.empty_like(self, *options)
         made = _fill(key_set, made, value) if value else _zero(key_set, made)
-        if dtype is None and memory_format is None and type(made) is Tensor:
-            if made._device is CPU:
-                _learn_filled(table, kernel, made, self)
-            else:
-                short_cuda.learn_like(table, kernel, self, made, partial(_writer, made, value))
+        if made._device is CPU:
+            _learn_like(table, kernel, self, options, made, short_make.filled_like)
+        elif options[0] is None and options[-1] is None and type(made) is Tensor:
+            key, write = (self._geometry, None), partial(_writer, made, value)
+            short_cuda.learn_like(table, kernel, self, key, made, write)
         return made
 
     return kernel
+
+
+def _learn_like(
+    table: Table, kernel: Kernel, self: Tensor, options: tuple[Any, ...], made: Tensor, make: Any
+) -> None:
+    """Store the short cut of a `_like` factory that passes at most the dtype, once a call is
+    repeated. make(geometry, made) returns the short cut, or None."""
+    dtype, *others = options
+    if type(made) is not Tensor or any([x is not None for x in others]):
+        return
+    known = seen(self._geometry, (table.operator.name, dtype))
+    if shortcuts.is_due(known, table):
+        found = make(made._geometry, made)
+        if found is not None:
+            shortcuts.learn(table, kernel, (self._geometry, dtype), found)
+        known.short = table.short
 
 
 zeros_like: Kernel = _like("zeros_like", 0)
@@ -394,8 +410,7 @@ def new_ones(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
 
 
 def _uninitialised(shape: Geometry, made: Tensor) -> Any:
-    sizes, element = shape.sizes, shape.dtype.np
-    return lambda: np.empty(sizes, element)
+    return new_array(shape)
 
 
 def _learn_new(
@@ -406,14 +421,14 @@ def _learn_new(
     the call."""
     dtype, layout, device, pin_memory = (*options, None, None, None, None)[:4]
     shape, place = made._geometry, made._device
-    is_plain = layout is None and pin_memory is None and type(size) is tuple
-    if type(made) is not Tensor or place is not CPU or not (is_plain and shape.in_numpy):
+    is_plain = layout is None and pin_memory is None and isinstance(size, tuple)
+    if type(made) is not Tensor or place is not CPU or not is_plain:
         return
     op = kernel.__name__
     known, table = seen(shape, (op, self._geometry, dtype, device)), getattr(operators, op).table
     if shortcuts.is_due(known, table):
         found = short_make.new(shape, fill(shape, made))
-        if found is not None and shape.numel:
+        if found is not None:
             shortcuts.learn(table, kernel, (self._geometry, shape.sizes, dtype, device), found)
         known.short = table.short
 
@@ -460,7 +475,7 @@ def _over_filling() -> Any:
 
 
 shortcuts.jumps(empty_like, _over_empty)
-for _kernel in (zeros, ones, full, zeros_like, ones_like, scalar_tensor):
+for _kernel in (zeros, ones, full, zeros_like, ones_like, full_like, scalar_tensor):
     shortcuts.jumps(_kernel, _over_filling)
 shortcuts.jumps(new_empty, _over_empty)
 for _kernel in (new_full, new_zeros, new_ones):

@@ -29,12 +29,12 @@ from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.transfer import resize_output
 from ..structured.shortcuts import joined as short
-from .copy import copies_are_ours, copy_launch, fill_part
+from ..structured.shortcuts.computed import new_array
+from .copy import copies_are_ours, copy_launch, cpu_copy, fill_part
 from .view import unsqueeze, view_strides
 
-# Calls store short cuts for results of at most _SMALL bytes. For results of less than _TINY bytes,
-# NumPy joins faster than our loop.
-_SMALL, _TINY = 1 << 18, 1 << 14
+# For results of less than _TINY bytes, NumPy joins faster than our loop.
+_TINY = 1 << 14
 _FEW = 16  # Up to this number of 0-d tensors, assigning single elements is faster.
 
 _join_arrays = stub.cpu("copy_pieces").join
@@ -169,7 +169,7 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     made = allocate(shape, found[0]._device)
     if made._device is CPU and shape.nbytes and _is_plain(made, found):
         parts = [n for n, x in enumerate(found) if not _is_skipped(x)]
-        if shape.is_contiguous and shape.nbytes <= _SMALL:
+        if new_array(shape) is not None:
             are_rows = all([x._geometry.is_row_major for x in found])
             joined = _joined(shape, shape.sizes, d, are_rows)
             join = joined if len(parts) == len(found) else _of_parts(joined, parts)
@@ -203,18 +203,32 @@ def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = 
     """Return a function that joins arrays along `dim` into a new array. shape: the geometry of the
     new array. sizes: the sizes of the view of the new array in which the arrays are joined.
     are_rows: True if all arrays are row-major; NumPy's result is then row-major, too."""
-    element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
-    if is_tiny and are_rows and sizes is shape.sizes:
-        return lambda arrays: np.concatenate(arrays, dim)
+    allocate, is_tiny = new_array(shape), shape.nbytes < _TINY
+    assert allocate is not None
+    if is_tiny and are_rows:
+        if sizes is shape.sizes:
+            return lambda arrays: np.concatenate(arrays, dim)
+        return lambda arrays: np.concatenate(arrays, dim).reshape(shape.sizes)
 
     def join(arrays: list[Any]) -> Any:
-        array = np.empty(shape.sizes, element)
+        array = allocate()
         out = array if sizes is shape.sizes else array.reshape(sizes)
-        if is_tiny or not _join_arrays(out, arrays, dim):
+        if is_tiny:
             np.concatenate(arrays, dim, out)
+        elif not _join_arrays(out, arrays, dim):
+            _copy_parts(out, arrays, dim)
         return array
 
     return join
+
+
+def _copy_parts(out: Any, arrays: list[Any], dim: int) -> None:
+    """Concatenate arrays by separate copies, which use threads."""
+    begin, before = 0, (slice(None),) * dim
+    for x in arrays:
+        end = begin + x.shape[dim]
+        cpu_copy(out[(*before, slice(begin, end))], x)
+        begin = end
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
@@ -260,16 +274,19 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     made = _stacked(found, dim)
     shape = made._geometry
     is_alike = all([x._geometry.dtype is shape.dtype for x in found])
-    if is_alike and type(dim) is int and shape.is_contiguous and shape.nbytes <= _SMALL:
-        short.learn(operators.stack.table, stack, found, dim, shape, _stacking(shape, dim))
+    if is_alike and type(dim) is int and new_array(shape) is not None and made._device is CPU:
+        are_rows = all([x._geometry.is_row_major for x in found])
+        join = _stacking(shape, dim, are_rows)
+        short.learn(operators.stack.table, stack, found, dim, shape, join)
     if made._device.type == "cuda" and shape.is_contiguous:
         parts, d = _unsqueezed(found, dim)
         _learn_on_cuda(operators.stack.table, stack, found, dim, made, parts, d)
     return made
 
 
-def _stacking(shape: Geometry, dim: int) -> Any:
-    """Return a function that stacks arrays into a new array of this geometry."""
+def _stacking(shape: Geometry, dim: int, are_rows: bool) -> Any:
+    """Return a function that stacks arrays into a new array of this geometry. are_rows: as in
+    `_joined`."""
     sizes, element = shape.sizes, shape.dtype.np
     dim %= len(sizes)
     if len(sizes) == 1 and sizes[0] <= _FEW:
@@ -284,7 +301,7 @@ def _stacking(shape: Geometry, dim: int) -> Any:
     # Concatenate along an existing dimension, which is then split in two.
     if dim < len(sizes) - 1:
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
-        return _joined(shape, joined, dim)
+        return _joined(shape, joined, dim, are_rows)
     whole = _joined(shape, sizes, dim)
     return lambda arrays: whole([x[..., None] for x in arrays])
 

@@ -12,17 +12,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import FLOATING, dtype
 from ..core.geometry import contiguous_geometry
+from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.forms import Kernel, given
+from ..structured.shortcuts import results
 from .criterion import MEAN, NONE, SUM, check_reduction
 
 IGNORE_INDEX = -100
@@ -263,7 +267,12 @@ def nll_loss_nd(
     other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
-        return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+        table = operators.nll_loss_nd.table
+        made = calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+        if weight is None and made._device is CPU and type(made) is Tensor:
+            args = (self, target, weight, reduction, ignore_index)
+            results.learn(table, nll_loss_nd, args, made, _losing(made, *args[3:]), is_new=True)
+        return made
     wanted = (sizes[0], *sizes[2:])
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
@@ -274,6 +283,23 @@ def nll_loss_nd(
         target = calls.reshape(target, (sizes[0], *plane))
     found = calls.nll_loss2d(self, target, weight, reduction, ignore_index)
     return calls.reshape(found, wanted) if reduction == NONE else found
+
+
+def _losing(made: Tensor, reduction: int, ignore_index: int) -> Any:
+    """Return a function that takes the arrays of an input and its targets, and returns the array of
+    the loss `made`."""
+    sizes, element, loop = made._geometry.sizes, made._geometry.dtype.np, stub.cpu("loss").nll_loss
+    reduction = SUM if reduction == NONE and not sizes else reduction  # a single row
+
+    def compute(x: Any, target: Any) -> Any:
+        loss, total = np.empty(sizes, element), np.empty((), element)
+        loop(x, target, None, reduction, ignore_index, loss, total)
+        return loss
+
+    return compute
+
+
+jumps(nll_loss_nd, lambda: ((operators.nll_loss_forward, CPU_CALL, nll_loss_forward),))
 
 
 def cross_entropy_loss(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +18,10 @@ from ..core.number_range import in_64_bits
 from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
 from ..kernels import stub
 from ..structured import arguments, library
-from ..structured.shortcuts import computed as short, results
+from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
+from .view import squeeze_dim, unsqueeze
 
 
 BY_LIBRARY = True  # dot and vdot call NumPy or CuPy.
@@ -80,7 +81,50 @@ def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
 def outer(key_set: int, self: Tensor, vec2: Tensor) -> Tensor:
     _check_vector("outer", "self", self)
     _check_vector("outer", "vec2", vec2)
-    return calls.mul_Tensor(calls.reshape(self, (-1, 1)), vec2)
+    made = calls.mul_Tensor(calls.reshape(self, (-1, 1)), vec2)
+    sizes = made._geometry.sizes
+    compute = _outer((sizes[:1] + (1,), sizes[1:], sizes, sizes), made, self, vec2)
+    if compute is not None:
+        make = short.made_new(compute, made._geometry)
+        short.learn_again(operators.outer.table, outer, (self, vec2), make)
+    return made
+
+
+def _outer(sizes: tuple[Any, ...], made: Tensor, a: Tensor, b: Tensor) -> Any:
+    """Return a function that takes the arrays of a and b, and returns the array of `made`, their
+    product. Return None if the product needs a cast, or a layout that is not row-major.
+
+    sizes: the sizes of a and of b, so that they broadcast; of their product; and of the result.
+    """
+    shape, (first, second, apart, whole) = made._geometry, sizes
+    allocate, of = short.new_array(shape), shape.dtype
+    if allocate is None or a._geometry.dtype is not of or b._geometry.dtype is not of:
+        return None
+    multiply = _loop("mul", of)
+
+    def compute(a: Any, b: Any) -> Any:
+        out = allocate()
+        multiply(a.reshape(first), b.reshape(second), out.reshape(apart))
+        return out.reshape(whole)
+
+    return compute
+
+
+@lru_cache
+def _loop(op: str, of: dtype) -> Any:
+    return stub.cpu_loop("binary", op, (of, of), of, of)
+
+
+_BINARY = "structured.pointwise.cpu.binary.<locals>.kernel"
+
+
+def _over_outer() -> Any:
+    return (
+        (operators.reshape, CPU_CALL, "view.reshape"), (operators.mul_Tensor, CPU_CALL, _BINARY),
+    )  # fmt: skip
+
+
+jumps(outer, _over_outer)
 
 
 def inner(key_set: int, self: Tensor, other: Tensor) -> Tensor:
@@ -105,7 +149,19 @@ def linalg_vecdot(key_set: int, x: Tensor, y: Tensor, dim: int) -> Tensor:
 
 def mv(key_set: int, self: Tensor, vec: Tensor) -> Tensor:
     _check_mv("mv", "self", self, vec)
-    return calls.squeeze_dim(calls.mm(self, calls.unsqueeze(vec, 1)), 1)
+    made = calls.squeeze_dim(calls.mm(self, calls.unsqueeze(vec, 1)), 1)
+    if made._geometry.in_numpy and _has_blas(made._geometry):
+        dot = stub.cpu("matmul").dot
+        make = short.made_new(lambda a, b: dot(a, b[:, None])[:, 0], made._geometry)
+        short.learn_again(operators.mv.table, mv, (self, vec), make)
+    return made
+
+
+def _over_product(product: Any, kernel: str) -> Any:
+    return (
+        (operators.unsqueeze, CPU_CALL, unsqueeze), (operators.squeeze_dim, CPU_CALL, squeeze_dim),
+        (product, CPU_CALL, f"matmul.{kernel}"),
+    )  # fmt: skip
 
 
 def _check_mv(op: str, arg: str, matrix: Tensor, vec: Tensor) -> None:
@@ -125,7 +181,19 @@ def addmv(
     if self._geometry.sizes not in ((), (1,), (rows,)):
         raise errors.wrong_shape("addmv", "self", f"broadcast to {[rows]}", self)
     added = calls.unsqueeze(self, -1) if self._geometry.ndim else self
-    return calls.squeeze_dim(calls.addmm(added, mat, calls.unsqueeze(vec, 1), beta, alpha), 1)
+    made = calls.squeeze_dim(calls.addmm(added, mat, calls.unsqueeze(vec, 1), beta, alpha), 1)
+    shape, is_sum = made._geometry, beta == alpha == 1
+    if is_sum and shape.in_numpy and _has_blas(shape) and self._geometry.ndim:
+        add, args = stub.cpu("matmul").added, (self, mat, vec, beta, alpha)
+        make = short.made_new(lambda x, a, b: add(x[:, None], a, b[:, None])[:, 0], shape)
+        short.learn_again(operators.addmv.table, addmv, args, make)
+    return made
+
+
+jumps(mv, lambda: _over_product(operators.mm, "functional.<locals>.cpu"))
+jumps(addmv, lambda: _over_product(
+    operators.addmm, "added_functional.<locals>.kernel"
+))  # fmt: skip
 
 
 def _plain(op: str, arg: str, value: Any) -> Any:
@@ -170,7 +238,23 @@ def addr(
         return calls.to_dtype(product, _common(self, product), False, False, None)
     if is_bool:
         return calls.maximum(calls.expand(self, tuple(sizes), False), product)
-    return calls.add_Tensor(product, self, beta)
+    made = calls.add_Tensor(product, self, beta)
+    args = self, vec1, vec2, beta, alpha
+    compute = _outer((sizes[:1] + [1], sizes[1:], sizes, sizes), made, vec1, vec2)
+    if compute is not None and beta == alpha == 1 and self._geometry.dtype is made._geometry.dtype:
+        add = _loop("add", made._geometry.dtype)
+
+        def added(x: Any, a: Any, b: Any) -> Any:
+            out = compute(a, b)
+            add(out, x, out)
+            return out
+
+        make = short.made_new(added, made._geometry)
+        short.learn_again(operators.addr.table, addr, args, make)
+    return made
+
+
+jumps(addr, lambda: (*_over_outer(), (operators.add_Tensor, CPU_CALL, _BINARY)))
 
 
 def _common(self: Tensor, product: Tensor) -> Any:
@@ -188,30 +272,15 @@ def kron(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     inside = tuple([x for size in second for x in (1, size)])
     made = calls.mul_Tensor(calls.reshape(self, blocks), calls.reshape(other, inside))
     made = calls.reshape(made, tuple([a * b for a, b in zip(first, second)]))
-    of = made._geometry.dtype
-    if made._geometry.in_numpy and self._geometry.dtype is of is other._geometry.dtype:
-        sizes = tuple([n for pair in zip(first, second) for n in pair])
-        compute = partial(_kron_of_arrays, of, (blocks, inside, sizes, made._geometry.sizes))
-        results.learn(operators.kron.table, kron, (self, other), made, compute, is_new=True)
+    apart = tuple([n for pair in zip(first, second) for n in pair])
+    compute = _outer((blocks, inside, apart, made._geometry.sizes), made, self, other)
+    if compute is not None:
+        make = short.made_new(compute, made._geometry)
+        short.learn_again(operators.kron.table, kron, (self, other), make)
     return made
 
 
-def _kron_of_arrays(of: dtype, sizes: tuple[Any, ...], a: Any, b: Any) -> Any:
-    blocks, inside, apart, whole = sizes
-    out = np.empty(apart, of.np)
-    _product(of)(a.reshape(blocks), b.reshape(inside), out)
-    return out.reshape(whole)
-
-
-@lru_cache
-def _product(of: dtype) -> Any:
-    return stub.cpu_loop("binary", "mul", (of, of), of, of)
-
-
-jumps(kron, lambda: (
-    (operators.reshape, CPU_CALL, "view.reshape"),
-    (operators.mul_Tensor, CPU_CALL, "structured.pointwise.cpu.binary.<locals>.kernel"),
-))  # fmt: skip
+jumps(kron, _over_outer)
 
 
 # --- several matrices -----------------------------------------------------------------------------

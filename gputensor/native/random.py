@@ -21,6 +21,7 @@ from ..core.dtype import BOOL, COMPLEX, FLOATING, complex32, dtype, float32, flo
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import integer_range
 from ..dispatch.operator import Table
+from ..dispatch.shortcuts import BELOW, CPU as CPU_CALL, jumps
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
@@ -196,14 +197,48 @@ def normal_tensors(
         sizes = broadcast_sizes(mean._geometry.sizes, std._geometry.sizes)
         if sizes is None:
             raise errors.not_broadcastable("normal", mean, std)
-    if out is None:
+    is_new = out is None
+    if is_new:
         out = calls.new_empty(like, sizes, None, None, None, None)
     check_floating("normal", out._geometry.dtype, "out" if out is not like else "mean")
     made = missing.ask_inplace(
         operators.normal_, resized("normal", out, sizes), 0.0, 1.0, generator
     )
     missing.ask_inplace(operators.mul__Tensor, made, std)
-    return missing.ask_inplace(operators.add__Tensor, made, mean, 1)
+    missing.ask_inplace(operators.add__Tensor, made, mean, 1)
+    if is_new and generator is None and like is mean and type(std) is float:
+        _learn_around(mean, std, made)
+    return made
+
+
+def _learn_around(mean: Tensor, std: float, made: Tensor) -> None:
+    """Store the short cut of `normal` for a tensor of means and one standard deviation."""
+    shape = made._geometry
+    allocate, of = short.new_array(shape), shape.dtype
+    is_plain = made._device is CPU and of in (float32, float64) and mean._geometry is shape
+    if allocate is None or not is_plain:
+        return
+    fill = stub.cpu("random").standard("normal", of.np)
+    take = generators.default_generator(CPU).take
+    scale, add = (stub.cpu_loop("binary", op, (of, of), of, of) for op in ("mul", "add"))
+
+    def compute(mean: Any) -> Any:
+        out = allocate()
+        fill(out, *take(shape.numel))
+        scale(out, std, out)
+        add(out, mean, out)
+        return out
+
+    table, make = operators.normal_Tensor_float.table, short.made_new(compute, shape)
+    short.learn_again(table, normal_tensors, (mean, std), make, unsaid=(None,))
+
+
+_INPLACE = "structured.pointwise.cpu.binary_inplace.<locals>.kernel"
+jumps(normal_tensors, lambda: (
+    (operators.new_empty, CPU_CALL, "factory.new_empty"),
+    (operators.normal_, BELOW, normal_),
+    (operators.mul__Tensor, BELOW, _INPLACE), (operators.add__Tensor, BELOW, _INPLACE),
+))  # fmt: skip
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:

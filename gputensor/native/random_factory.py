@@ -177,7 +177,8 @@ def _like_of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Calla
                 known.short = table.short
         elif all([x is None for x in options]):
             write = partial(_writer, made, loop, 0.0, 1.0)
-            short_cuda.learn_like(getattr(operators, op).table, of_default, self, made, write)
+            table = getattr(operators, op).table
+            short_cuda.learn_like(table, of_default, self, shape, made, write)
         return made
 
     over_empty = (operators.empty_like, shortcuts.CPU, "factory.empty_like")
@@ -329,8 +330,8 @@ def randperm(key_set: int, n: Any, *options: Any) -> Tensor:
     shape = made._geometry
     is_plain = type(made) is Tensor and made._device is CPU and shape.dtype is int64
     if is_plain and type(n) is int and n:
-        array = _drawn_by(shape, stub.cpu("random").permutation)
-        short_make.learn_numbers(operators.randperm.table, randperm, (n,), made, array, int64)
+        again = partial(_drawn_by, shape, stub.cpu("random").permutation)
+        short_make.learn_numbers(operators.randperm.table, randperm, (n,), made, again, int64)
     return made
 
 

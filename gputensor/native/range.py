@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from ..structured import arguments, missing
 from ..structured.pointwise import writes
 from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
+from ..structured.shortcuts.computed import new_array
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.transfer import resize_output
@@ -133,20 +134,20 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
 
 
 # A short cut stores a result of at most _KEPT_BYTES bytes, and each call copies the stored result.
-# For a larger range of ints, of at most _SMALL_BYTES bytes, each call runs the loop again.
-_KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
+# For a larger result, each call runs the loop again.
+_KEPT_BYTES = 1 << 12
 
 
 def repeated(
     operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None, loop: str = "",
-    scalars: Callable[..., Any] | None = None,
+    scalars: Callable[..., tuple[Any, ...]] | None = None,
 ) -> Kernel:  # fmt: skip
     """Make the kernel of a factory whose first `count` arguments are numbers. Equal numbers give
-    equal results, so the kernel stores short cuts: on the CPU for small results, on CUDA for a
-    result that one launch of `loop` writes.
+    equal results, so the kernel stores short cuts, which write the result by `loop`. Without a
+    loop, there are short cuts for small results on the CPU.
 
     of_ints: the result's dtype if all numbers are ints and no dtype is given; None means the
-    default dtype. scalars: a function (dtype, *numbers) that returns the scalars of the launch.
+    default dtype. scalars: a function (dtype, *numbers) that returns the loop's scalars.
     """
 
     def repeated(key_set: int, *args: Any) -> Tensor:
@@ -157,9 +158,8 @@ def repeated(
             return made
         unnamed = of_ints if all([isinstance(n, int) for n in numbers]) else None
         if made._device is CPU:
-            array = _again(operator, made, numbers)
-            if array is not None:
-                short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
+            again = partial(_again, loop, made, scalars, numbers)
+            short_make.learn_numbers(table, repeated, numbers, made, again, unnamed)
         elif scalars is not None and short_cuda.is_served(made):
             shape, place = made._geometry, made._device
 
@@ -175,23 +175,25 @@ def repeated(
     return repeated
 
 
-def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
+def _again(
+    loop: str, made: Tensor, scalars: Callable[..., tuple[Any, ...]] | None,
+    numbers: tuple[Any, ...],
+) -> Callable[[], np.ndarray] | None:  # fmt: skip
     """Return a function that makes a new array equal to the array of `made`. Return None if `made`
-    is empty or too large, or if its dtype is float8, because kernels do not read float8 elements
-    from an array."""
-    shape = made._geometry
-    is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
-    if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:
+    is empty, or too large without a loop, or has a dtype that loops do not write."""
+    shape, allocate = made._geometry, new_array(made._geometry)
+    if allocate is None:
         return None
-    if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
+    if shape.nbytes <= _KEPT_BYTES:
         kept: Callable[[], np.ndarray] = made._get_array().copy().copy
         return kept
-    loop, sizes, element = stub.cpu("range").arange, shape.sizes, shape.dtype.np
-    start = ends[0] if len(ends) > 1 else 0
+    if scalars is None or shape.dtype is dtypes.complex32:
+        return None
+    write, given = getattr(stub.cpu("range"), loop), scalars(shape.dtype, *numbers)
 
     def array() -> np.ndarray:
-        found = cpu.empty(sizes, element)
-        run(loop, found, start, 1)
+        found: np.ndarray = allocate()
+        run(write, found, *given)
         return found
 
     return array
@@ -322,7 +324,7 @@ def _eye(
     made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
     if _has_none(made, "eye"):
         return missing.ask(operators.eye_m_out, made, n, m, made)
-    return _launch("eye", "eye", made, () if made._device is CPU else (m,))
+    return _launch("eye", "eye", made, (m,))
 
 
 def _square_eye(key_set: int, n: int, *options: Any) -> Tensor:
@@ -346,7 +348,7 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
     overlap.check_itself("eye", out)
     if out._geometry.sizes != sizes:
         resize_output("eye", out, contiguous_geometry(sizes, out._geometry.dtype))
-    return _launch("eye", "eye", out, () if out._device is CPU else (m,))
+    return _launch("eye", "eye", out, (sizes[1],))
 
 
 # --- tensors as ends ----------------------------------------------------------------------------

@@ -14,16 +14,18 @@ from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.shortcuts import BELOW, CPU as CPU_CALL, jumps
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments, float8, missing
+from ..structured.shortcuts import computed as short
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .copy import copies_are_ours, cpu_copy, fill_part, lays_out
-from .view import transpose_, with_sizes
+from .view import transpose_, view, with_sizes
 
 Sizes = tuple[int, ...]
 _place = stub.cpu("copy_pieces").place
@@ -48,7 +50,10 @@ def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         raise errors.must("roll", "shifts", "not be empty", moves)
     if not axes and len(moves) == 1:
         flat = calls.view(calls.contiguous(self), (self._geometry.numel,))
-        return with_sizes(_rolled(flat, moves[0], 0), self._geometry.sizes)
+        made = with_sizes(_rolled(flat, moves[0], 0), self._geometry.sizes)
+        if _is_on_cpu(self):
+            _learn_roll((self, shifts, dims), made, flat._geometry, moves, (0,))
+        return made
     if len(moves) != len(axes):
         raise errors.must("roll", "dims", f"have {len(moves)} entries, as shifts has", axes)
     if not self._geometry.ndim:
@@ -56,10 +61,32 @@ def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     for dim in axes:
         arguments.dim("roll", dim, self._geometry.ndim, "dims")
     if _is_on_cpu(self):
-        return _rolled_at_once(self, moves, axes)
+        made = _rolled_at_once(self, moves, axes)
+        _learn_roll((self, shifts, dims), made, self._geometry, moves, axes)
+        return made
     for shift, dim in zip(moves, axes):
         self = _rolled(self, shift, dim)
     return self
+
+
+def _learn_roll(
+    args: tuple[Any, ...], made: Tensor, given: Geometry, moves: Sizes, axes: Sizes
+) -> None:
+    """Store the short cut of `roll`, once a call is repeated. given: the layout of self as it is
+    rolled: 1-d for a call without dims."""
+    allocate = short.new_array(made._geometry)
+    if allocate is None:
+        return
+    _, pieces = _rolls(given, moves, axes, formats.contiguous_format)
+    sizes = given.sizes
+
+    def compute(x: Any) -> Any:
+        out, source = allocate(), x.reshape(sizes)
+        _place(out.reshape(sizes), source, source, pieces)
+        return out
+
+    make = short.made_new(compute, made._geometry)
+    short.learn_again(operators.roll.table, roll, args, make)
 
 
 def _is_on_cpu(self: Tensor) -> bool:
@@ -135,7 +162,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     if shape.numel == 0 or self._device.type == "meta":
         return made
     if self._device is CPU:
-        index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
+        index = _reversing(shape.ndim, chosen)
         cpu_copy(made._get_array(), self._get_array()[index])
         if is_known:
             table.remember((shape, dims, place), (made._geometry, index))
@@ -164,8 +191,38 @@ def rot90(key_set: int, self: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     turns = arguments.integer("rot90", "k", k) % 4
     if turns == 0:
         return calls.clone(self, formats.contiguous_format)
-    flipped = calls.flip(self, ((), (b,), (a, b), (a,))[turns])
-    return flipped if turns == 2 else transpose_(key_set, flipped, a, b)
+    chosen = ((), (b,), (a, b), (a,))[turns]
+    made = calls.flip(self, chosen)
+    made = made if turns == 2 else transpose_(key_set, made, a, b)
+    shape, allocate = self._geometry, short.new_array(self._geometry)
+    if made._device is CPU and allocate is not None and copies_are_ours(self._keys):
+        index = _reversing(shape.ndim, chosen)
+        order = [*range(shape.ndim)]
+        if turns != 2:
+            order[a], order[b] = b, a
+
+        def compute(x: Any) -> Any:
+            out = allocate()
+            cpu_copy(out, x[index])
+            return out.transpose(order)
+
+        make = short.made_new(compute, made._geometry)
+        short.learn_again(operators.rot90.table, rot90, (self, k, dims), make)
+    return made
+
+
+def _reversing(ndim: int, dims: Any) -> tuple[slice, ...]:
+    """Return the NumPy index that reverses these dimensions."""
+    return tuple([slice(None, None, -1 if d in dims else 1) for d in range(ndim)])
+
+
+jumps(roll, lambda: (
+    (operators.view, CPU_CALL, view), (operators.contiguous, CPU_CALL, "copy.contiguous"),
+    (operators.copy_, BELOW, "copy.copy_"),
+))  # fmt: skip
+jumps(rot90, lambda: (
+    (operators.flip, CPU_CALL, flip), (operators.copy_, BELOW, "copy.copy_"),
+))  # fmt: skip
 
 
 def fliplr(key_set: int, self: Tensor) -> Tensor:

@@ -409,7 +409,12 @@ def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
         self = self != 0
     given, of = self._geometry.dtype, dtypes.int64
     loop = stub.cpu("reduce").bind("count_nonzero", given, of, of)
-    return reduced(self, loop, _dims("count_nonzero", self._geometry.ndim, dim), False, of)
+    dims = _dims("count_nonzero", self._geometry.ndim, dim)
+    made = reduced(self, loop, dims, False, of)
+    if dim is None or type(dim) is int:
+        make = short.reduction(loop, (dims, None, False), made._geometry)
+        short.learn_again(operators.count_nonzero.table, count_nonzero, (self, dim), make)
+    return made
 
 
 count_nonzero_dim_IntList = count_nonzero

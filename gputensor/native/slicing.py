@@ -205,7 +205,10 @@ def unbind(key_set: int, self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
             arguments.dim("unbind", dim, shape.ndim)
         known = shape.views["select", exact(dim)] = Seen(_select_rule(shape, dim))
     wanted, size, stride = known.value
-    return tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
+    table = operators.unbind_int.table
+    made = tuple([view_of(self, wanted, self._offset + i * stride) for i in range(size)])
+    short_view.learn_list(table, unbind, (self, dim), made)
+    return made
 
 
 def split_with_sizes(
@@ -234,14 +237,22 @@ def split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Te
     if step < 0 or (step == 0 and size):
         raise errors.must("split", "split_size", "be positive", split_size)
     starts = range(0, size, step) if size and step else (0,)
-    return tuple([slice(key_set, self, d, s, s + step, 1) for s in starts])
+    table = operators.split_Tensor.table
+    made = tuple([slice(key_set, self, d, s, s + step, 1) for s in starts])
+    short_view.learn_list(table, split, (self, split_size, dim), made)
+    return made
 
 
 def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    step = _chunk_size("chunk", self, chunks, dim)
+    step, table = _chunk_size("chunk", self, chunks, dim), operators.chunk.table
     if step == 0:
         return calls.split_with_sizes(self, (0,) * chunks, dim)
-    return calls.split_Tensor(self, step, dim)
+    made = calls.split_Tensor(self, step, dim)
+    short_view.learn_list(table, chunk, (self, chunks, dim), made)
+    return made
+
+
+jumps(chunk, lambda: ((operators.split_Tensor, CPU_CALL, split),))
 
 
 def _chunk_size(op: str, self: Tensor, chunks: int, dim: int) -> int:

@@ -11,11 +11,14 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors
 from ..core.memory_format import contiguous_format, memory_format, preserve_format
+from ..core.device import CPU
 from ..core.promotion import can_cast
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
+from ..dispatch.shortcuts import BELOW, CPU as CPU_CALL, jumps, learner
 from ..iterator import overlap
 from ..tensor.tensor import Tensor
+from .shortcuts import indexed
 from .transfer import resize_output
 
 Kernel = Callable[..., Any]
@@ -149,9 +152,17 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
+        table = operator.table
         made = calls.clone(self) if layout is preserve_format else _row_major_clone(self)
-        return into_new(writes, key_set, made, *rest)
+        into_new(writes, key_set, made, *rest)
+        if made._device is CPU:
+            indexed.learn_functional(table, kernel, (self, *rest), made, writes.table)
+        return made
 
+    jumps(kernel, lambda: (
+        (operators.clone, CPU_CALL, "copy.clone"),
+        (writes, BELOW, learner(writes.table, BELOW) or ""),
+    ))  # fmt: skip
     return kernel
 
 

@@ -316,9 +316,12 @@ def zeros_like(
             dtype = _element_type("zeros_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (not requires_grad and dtype is None and layout is None and device is None
-                and pin_memory is None and memory_format is None):
-            short = op_zeros_like.table.short.get(input._geometry)
+        if (not requires_grad and layout is None and device is None and pin_memory is None
+                and memory_format is None):
+            try:
+                short = op_zeros_like.table.short.get((input._geometry, dtype))
+            except TypeError:
+                short = None
             if short is not None and (made := short(input)) is not None:
                 return made
         include, keep = _state.get()
@@ -330,9 +333,11 @@ def zeros_like(
 
 def call_zeros_like(
         self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    if (dtype is None and layout is None and device is None and pin_memory is None
-            and memory_format is None):
-        short = op_zeros_like.table.short.get(self._geometry)
+    if layout is None and device is None and pin_memory is None and memory_format is None:
+        try:
+            short = op_zeros_like.table.short.get((self._geometry, dtype))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
@@ -462,9 +467,12 @@ def ones_like(
             dtype = _element_type("ones_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (not requires_grad and dtype is None and layout is None and device is None
-                and pin_memory is None and memory_format is None):
-            short = op_ones_like.table.short.get(input._geometry)
+        if (not requires_grad and layout is None and device is None and pin_memory is None
+                and memory_format is None):
+            try:
+                short = op_ones_like.table.short.get((input._geometry, dtype))
+            except TypeError:
+                short = None
             if short is not None and (made := short(input)) is not None:
                 return made
         include, keep = _state.get()
@@ -475,9 +483,11 @@ def ones_like(
     except Exception as error: return _refuse(error, "ones_like", ones_like, locals())
 
 def call_ones_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    if (dtype is None and layout is None and device is None and pin_memory is None
-            and memory_format is None):
-        short = op_ones_like.table.short.get(self._geometry)
+    if layout is None and device is None and pin_memory is None and memory_format is None:
+        try:
+            short = op_ones_like.table.short.get((self._geometry, dtype))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
@@ -605,6 +615,14 @@ def full_like(
             dtype = _element_type("full_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (not requires_grad and layout is None and device is None and pin_memory is None
+                and memory_format is None):
+            try:
+                short = op_full_like.table.short.get((input._geometry, dtype))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(input, fill_value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_full_like.table[key_set](
@@ -615,6 +633,13 @@ def full_like(
 def call_full_like(
         self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
         memory_format=None):
+    if layout is None and device is None and pin_memory is None and memory_format is None:
+        try:
+            short = op_full_like.table.short.get((self._geometry, dtype))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self, fill_value)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_full_like.table[key_set](

@@ -9,6 +9,10 @@ from ...dispatch.tls import state as _state
 op_nll_loss_nd = _define(
     "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
 def call_nll_loss_nd(self, target, weight=None, reduction=1, ignore_index=-100):
+    short = op_nll_loss_nd.table.short.get((self._geometry, target._geometry))
+    if short is not None and (made := short(
+            self, target, weight, reduction, ignore_index)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
     return op_nll_loss_nd.table[key_set](key_set, self, target, weight, reduction, ignore_index)

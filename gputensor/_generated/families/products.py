@@ -104,6 +104,10 @@ def mv(input, vec, *, out=None):
     >>> gt.mv(gt.ones(2, 3), gt.ones(3))
     tensor([3., 3.])"""
     try:
+        if out is None:
+            short = op_mv.table.short.get((input._geometry, vec._geometry))
+            if short is not None and (made := short(input, vec)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | vec._keys | include) & keep
         if out is not None:
@@ -115,12 +119,18 @@ def mv(input, vec, *, out=None):
 def Tensor_mv(self, vec):
     """Product of a matrix with a vector. See gt.mv."""
     try:
+        short = op_mv.table.short.get((self._geometry, vec._geometry))
+        if short is not None and (made := short(self, vec)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | vec._keys | include) & keep
         return op_mv.table[key_set](key_set, self, vec)
     except Exception as error: return _refuse(error, "mv", Tensor_mv, locals())
 
 def call_mv(self, vec):
+    short = op_mv.table.short.get((self._geometry, vec._geometry))
+    if short is not None and (made := short(self, vec)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | vec._keys | include) & keep
     return op_mv.table[key_set](key_set, self, vec)
@@ -142,6 +152,10 @@ def addmv(input, mat, vec, *old, beta=1, alpha=1, out=None):
     Native: native/products.py. Matches torch.addmv."""
     if old: return _in_old_order("addmv", addmv, locals())
     try:
+        if out is None:
+            short = op_addmv.table.short.get((input._geometry, mat._geometry, vec._geometry))
+            if short is not None and (made := short(input, mat, vec, beta, alpha)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
         if out is not None:
@@ -155,6 +169,9 @@ def Tensor_addmv(self, mat, vec, *old, beta=1, alpha=1):
     gt.addmv."""
     if old: return _in_old_order("addmv", Tensor_addmv, locals())
     try:
+        short = op_addmv.table.short.get((self._geometry, mat._geometry, vec._geometry))
+        if short is not None and (made := short(self, mat, vec, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mat._keys | vec._keys | include) & keep
         return op_addmv.table[key_set](key_set, self, mat, vec, beta, alpha)
@@ -167,6 +184,9 @@ def addmv_(input, mat, vec, *old, beta=1, alpha=1):
     0. See gt.addmv."""
     if old: return _in_old_order("addmv_", addmv_, locals())
     try:
+        short = op_addmv_.table.short.get((input._geometry, mat._geometry, vec._geometry))
+        if short is not None and (made := short(input, mat, vec, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
         return op_addmv_.table[key_set](key_set, input, mat, vec, beta, alpha)
@@ -190,6 +210,10 @@ def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
     Native: native/products.py. Matches torch.addr."""
     if old: return _in_old_order("addr", addr, locals())
     try:
+        if out is None:
+            short = op_addr.table.short.get((input._geometry, vec1._geometry, vec2._geometry))
+            if short is not None and (made := short(input, vec1, vec2, beta, alpha)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | vec1._keys | vec2._keys | include) & keep
         if out is not None:
@@ -203,6 +227,9 @@ def Tensor_addr(self, vec1, vec2, *old, beta=1, alpha=1):
     See gt.addr."""
     if old: return _in_old_order("addr", Tensor_addr, locals())
     try:
+        short = op_addr.table.short.get((self._geometry, vec1._geometry, vec2._geometry))
+        if short is not None and (made := short(self, vec1, vec2, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
         return op_addr.table[key_set](key_set, self, vec1, vec2, beta, alpha)
@@ -215,6 +242,9 @@ def Tensor_addr_(self, vec1, vec2, *old, beta=1, alpha=1):
     beta is 0. See gt.addr."""
     if old: return _in_old_order("addr_", Tensor_addr_, locals())
     try:
+        short = op_addr_.table.short.get((self._geometry, vec1._geometry, vec2._geometry))
+        if short is not None and (made := short(self, vec1, vec2, beta, alpha)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
         return op_addr_.table[key_set](key_set, self, vec1, vec2, beta, alpha)
@@ -233,6 +263,10 @@ def outer(input, vec2, *, out=None):
     tensor([[ 1, 10],
             [ 2, 20]])"""
     try:
+        if out is None:
+            short = op_outer.table.short.get((input._geometry, vec2._geometry))
+            if short is not None and (made := short(input, vec2)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | vec2._keys | include) & keep
         if out is not None:
@@ -244,6 +278,9 @@ def outer(input, vec2, *, out=None):
 def Tensor_outer(self, vec2):
     """The outer product of two vectors. See gt.outer."""
     try:
+        short = op_outer.table.short.get((self._geometry, vec2._geometry))
+        if short is not None and (made := short(self, vec2)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | vec2._keys | include) & keep
         return op_outer.table[key_set](key_set, self, vec2)

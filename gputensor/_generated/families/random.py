@@ -132,6 +132,10 @@ def normal(
             return op_normal_float_Tensor.table[key_set](key_set, mean, std, generator)
         if (size is None and dtype is None and layout is None and device is None
                 and pin_memory is None):
+            if out is None and generator is None:
+                short = op_normal_Tensor_float.table.short.get(mean._geometry)
+                if short is not None and (made := short(mean, std)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (mean._keys | include) & keep
             if out is not None:

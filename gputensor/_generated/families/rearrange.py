@@ -66,6 +66,10 @@ def roll(input, shifts, dims=(), *, out=None):
     >>> gt.roll(gt.arange(4), 1)
     tensor([3, 0, 1, 2])"""
     try:
+        if out is None:
+            short = op_roll.table.short.get(input._geometry)
+            if short is not None and (made := short(input, shifts, dims)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -77,12 +81,18 @@ def roll(input, shifts, dims=(), *, out=None):
 def Tensor_roll(self, shifts, dims=()):
     """Elements shifted along dims; elements past the end reappear at the front. See gt.roll."""
     try:
+        short = op_roll.table.short.get(self._geometry)
+        if short is not None and (made := short(self, shifts, dims)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_roll.table[key_set](key_set, self, shifts, dims)
     except Exception as error: return _refuse(error, "roll", Tensor_roll, locals())
 
 def call_roll(self, shifts, dims=()):
+    short = op_roll.table.short.get(self._geometry)
+    if short is not None and (made := short(self, shifts, dims)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_roll.table[key_set](key_set, self, shifts, dims)
@@ -104,6 +114,10 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     >>> gt.rot90(gt.arange(4).reshape(2, 2)).tolist()
     [[1, 3], [0, 2]]"""
     try:
+        if out is None:
+            short = op_rot90.table.short.get(input._geometry)
+            if short is not None and (made := short(input, k, dims)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -116,6 +130,9 @@ def Tensor_rot90(self, k=1, dims=(0, 1)):
     """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first towards
     the second. See gt.rot90."""
     try:
+        short = op_rot90.table.short.get(self._geometry)
+        if short is not None and (made := short(self, k, dims)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rot90.table[key_set](key_set, self, k, dims)

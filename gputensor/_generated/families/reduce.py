@@ -694,13 +694,19 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
     Native: native/reduce.py. Matches torch.count_nonzero."""
     try:
         dim = dim if axis is None else _axis("count_nonzero", dim, axis)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if isinstance(dim, (tuple, list)):
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             if out is not None:
                 key_set |= _checked_out("count_nonzero", out)._keys & keep
                 return op_count_nonzero_dim_IntList_out.table[key_set](key_set, input, dim, out)
             return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
+        if out is None:
+            short = op_count_nonzero.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim)) is not None:
+                return made
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("count_nonzero", out)._keys & keep
             return op_count_nonzero_out.table[key_set](key_set, input, dim, out)
@@ -711,10 +717,15 @@ def Tensor_count_nonzero(self, dim=None, *, axis=None):
     """Number of nonzero elements, over all elements or along dimensions. See gt.count_nonzero."""
     try:
         dim = dim if axis is None else _axis("count_nonzero", dim, axis)
+        if isinstance(dim, (tuple, list)):
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, self, dim)
+        short = op_count_nonzero.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if isinstance(dim, (tuple, list)):
-            return op_count_nonzero_dim_IntList.table[key_set](key_set, self, dim)
         return op_count_nonzero.table[key_set](key_set, self, dim)
     except Exception as error:
         return _refuse(error, "count_nonzero", Tensor_count_nonzero, locals())

@@ -349,6 +349,9 @@ def unbind(input, dim=0, *, axis=None):
     Native: native/slicing.py. Matches torch.unbind."""
     try:
         dim = dim if axis is None else axis
+        short = op_unbind_int.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_int.table[key_set](key_set, input, dim)
@@ -356,6 +359,9 @@ def unbind(input, dim=0, *, axis=None):
 Tensor_unbind = unbind
 
 def call_unbind_int(self, dim=0):
+    short = op_unbind_int.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_unbind_int.table[key_set](key_set, self, dim)
@@ -397,15 +403,23 @@ def split(input, split_size, dim=0, *, axis=None):
     [[0, 1], [2, 3], [4]]"""
     try:
         dim = dim if axis is None else axis
+        if isinstance(split_size, (tuple, list)):
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_split_sizes.table[key_set](key_set, input, split_size, dim)
+        short = op_split_Tensor.table.short.get(input._geometry)
+        if short is not None and (made := short(input, split_size, dim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if isinstance(split_size, (tuple, list)):
-            return op_split_sizes.table[key_set](key_set, input, split_size, dim)
         return op_split_Tensor.table[key_set](key_set, input, split_size, dim)
     except Exception as error: return _refuse(error, "split", split, locals())
 Tensor_split = split
 
 def call_split_Tensor(self, split_size, dim=0):
+    short = op_split_Tensor.table.short.get(self._geometry)
+    if short is not None and (made := short(self, split_size, dim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_split_Tensor.table[key_set](key_set, self, split_size, dim)
@@ -488,6 +502,9 @@ def chunk(input, chunks, dim=0, *, axis=None):
     Native: native/slicing.py. Matches torch.chunk."""
     try:
         dim = dim if axis is None else axis
+        short = op_chunk.table.short.get(input._geometry)
+        if short is not None and (made := short(input, chunks, dim)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_chunk.table[key_set](key_set, input, chunks, dim)
@@ -495,6 +512,9 @@ def chunk(input, chunks, dim=0, *, axis=None):
 Tensor_chunk = chunk
 
 def call_chunk(self, chunks, dim=0):
+    short = op_chunk.table.short.get(self._geometry)
+    if short is not None and (made := short(self, chunks, dim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_chunk.table[key_set](key_set, self, chunks, dim)

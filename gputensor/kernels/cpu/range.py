@@ -52,8 +52,11 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
         cast.convert_into(dst[begin:end], last - width * left)
 
 
-def eye(dst: np.ndarray) -> None:
-    """Write ones on the main diagonal of a 2-d `dst`, and zeros elsewhere."""
+def eye(dst: np.ndarray, columns: int) -> None:
+    """Write ones on the main diagonal of `dst` with this number of columns, and zeros elsewhere."""
     dst.fill(False)
-    length = min(dst.shape)
-    np.einsum("ii->i", dst[:length, :length])[...] = True
+    if dst.flags.c_contiguous:
+        length = min(dst.shape)
+        dst.reshape(-1)[: length * columns : columns + 1] = True
+    else:
+        np.fill_diagonal(dst, True)

@@ -11,10 +11,11 @@ for these params, or None. otherwise: the short cut to call for other params.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import is_
 from typing import Any
 
-from numpy import empty, may_share_memory
+from numpy import empty, may_share_memory, ndarray
 
 from .._generated import short_forms as forms
 from ...core.arguments import NUMBERS, are_equal
@@ -25,7 +26,9 @@ from ...dispatch import shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, Seen, ShortCut
 from ...dispatch.tls import PLAIN, state
+from ...kernels import stub
 from ...kernels.cpu.quiet import run
+from ...runtime import cpu
 from ...tensor.make import CPU_KEYS, is_plain
 
 # A pair (begin, finish). begin(*operands) returns a node, None if autograd records nothing, or LONG
@@ -192,10 +195,12 @@ def made_of(
 ) -> Maker | None:
     """Return the maker for a loop that returns the result: loop(*arrays, *behind)."""
     is_numpys = geometry.nbytes and geometry.in_numpy
-    return _made_of(loop, geometry, behind) if is_numpys else None
+    return made_new(loop, geometry, behind) if is_numpys else None
 
 
-def _made_of(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...]) -> Maker:
+def made_new(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()) -> Maker:
+    """Like `made_of`, for a loop that always returns a new array in the layout of `geometry`."""
+
     def make(
         count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
     ) -> ShortCut | None:
@@ -224,6 +229,14 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker |
     return make if geometry.nbytes and geometry.in_numpy else None
 
 
+def new_array(geometry: Geometry) -> Callable[[], Any] | None:
+    """Return a function that allocates an uninitialised array of this geometry. Return None if the
+    geometry has no elements, is not row-major, or has a dtype that arrays do not have."""
+    if not geometry.numel or not geometry.is_contiguous or geometry.dtype.is_float8:
+        return None
+    return partial(empty if geometry.in_numpy else cpu.empty, geometry.sizes, geometry.dtype.np)
+
+
 def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
     """Return a function that takes values, allocates an array, calls loop(*values, array), and
     returns the array."""
@@ -248,7 +261,7 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
     if not entry.numpy_allocates:
         return made_by(loop, entry.geometry, behind)
     loop, behind = bare(len(inputs) - len(numbers), behind) if bare else (loop, (*behind, None))
-    return _made_of(loop, entry.geometry, behind)
+    return made_new(loop, entry.geometry, behind)
 
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
@@ -293,6 +306,7 @@ def filling(geometry: Geometry) -> ShortCut | None:
     fits = fits_in(geometry)
     if fits is None or not geometry.numel:
         return None
+    fill = filler(geometry)
 
     def short(self: Any, value: Any) -> Any:
         if self._keys is not CPU_KEYS or _now() is not PLAIN:
@@ -302,11 +316,16 @@ def filling(geometry: Geometry) -> ShortCut | None:
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
-        self._get_array().fill(value)
+        fill(self._get_array(), value)
         storage.version += 1
         return self
 
     return short
+
+
+def filler(geometry: Geometry) -> Callable[[Any, Any], None]:
+    """Return a function that fills an array of this geometry with a number that needs no check."""
+    return ndarray.fill if geometry.in_numpy else stub.cpu("fill").fill
 
 
 # Maps the kind of a NumPy dtype to types of numbers. NumPy's `fill` casts numbers of these types as

@@ -49,10 +49,11 @@ def learn(
 
 
 def learn_like(
-    table: Table, kernel: Any, self: Tensor, made: Tensor, write: Callable[[], Write | None]
-) -> None:
+    table: Table, kernel: Any, self: Tensor, key: Any, made: Tensor,
+    write: Callable[[], Write | None],
+) -> None:  # fmt: skip
     """Store the short cut of a factory whose result has the layout of self, once a call is
-    repeated."""
+    repeated. key: what finds the short cut."""
     shape, device = made._geometry, made._device
     if type(made) is not Tensor or self._device is not device or not is_served(made):
         return
@@ -62,7 +63,7 @@ def learn_like(
     found = write()
     if found is not None:
         short = _like(maker(shape, device, found), device)
-        shortcuts.learn(table, kernel, self._geometry, short, device)
+        shortcuts.learn(table, kernel, key, short, device)
     known.short = table.short
 
 

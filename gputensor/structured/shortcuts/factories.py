@@ -19,10 +19,11 @@ from ...dispatch import defaults, shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
+from ...kernels import stub
 from ...tensor.make import CPU_KEYS, allocate, from_array
 from ...tensor.tensor import Tensor
 from ..view_kernel import seen
-from .computed import around, fits_in, long_way
+from .computed import around, filler, fits_in, long_way, new_array
 
 _now = state.get
 
@@ -50,36 +51,61 @@ def leave(
 
 
 def learn_numbers(
-    table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor, array: Callable[[], Any],
-    unnamed: Any = None,
+    table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor,
+    again: Callable[[], Callable[[], Any] | None], unnamed: Any = None,
 ) -> None:  # fmt: skip
     """Store the short cuts of a factory that takes up to three numbers, once a call with the same
-    numbers is repeated. array: a function that makes the result's array. unnamed: as in `leave`."""
+    numbers is repeated. again: a function that returns the function that makes the result's array,
+    or None. unnamed: as in `leave`."""
     shape = made._geometry
     known = seen(shape, (table.operator.name, numbers))
     if shortcuts.is_due(known, table):
-        make = _REPEATED[len(numbers) - 1]
-        leave(
-            table, kernel, numbers, shape.dtype, lambda asks: make(shape, array, asks, numbers),
-            unnamed,
-        )  # fmt: skip
+        make, array = _REPEATED[len(numbers) - 1], again()
+        if array is not None:
+            leave(
+                table, kernel, numbers, shape.dtype,
+                lambda asks: make(shape, array, asks, numbers), unnamed,
+            )  # fmt: skip
         known.short = table.short
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
     """Return a function that makes an array of this geometry, filled with the first element of
-    `made`. Return None if the geometry has no elements."""
-    if not geometry.numel:
+    `made`. Return None if `new_array` cannot make the array."""
+    allocate = new_array(geometry)
+    if allocate is None:
         return None
-    sizes, element = geometry.sizes, geometry.dtype.np
-    one = made._get_array().ravel()[0]
+    one = made._get_array().reshape(-1)[:1].reshape(()).copy()
+    fill = np.ndarray.fill if geometry.in_numpy else stub.cpu("copy").copy
 
     def array() -> Any:
-        found = np.empty(sizes, element)
-        found.fill(one)
+        found = allocate()
+        fill(found, one)
         return found
 
     return array
+
+
+def filled_like(geometry: Geometry, made: Tensor) -> ShortCut | None:
+    """Return the short cut of zeros_like and ones_like. made: the result of a call."""
+    array = filled(geometry, made)
+    return None if array is None else like(geometry, array)
+
+
+def full_like(geometry: Geometry, made: Tensor) -> ShortCut | None:
+    """Return the short cut of full_like, which autograd does not record."""
+    allocate, fits, fill = new_array(geometry), fits_in(geometry), filler(geometry)
+    if allocate is None or fits is None:
+        return None
+
+    def short(self: Any, value: Any) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN or not fits(value):
+            return None
+        array = allocate()
+        fill(array, value)
+        return from_array(array, geometry)
+
+    return short
 
 
 def number(geometry: Geometry, asks: bool) -> ShortCut | None:
@@ -104,8 +130,8 @@ def number(geometry: Geometry, asks: bool) -> ShortCut | None:
 def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
     """Return the short cut of a `new_` factory, which autograd does not record. array: a function
     that makes the result's array; None if the call passes the fill value."""
-    sizes, element, fits = geometry.sizes, geometry.dtype.np, fits_in(geometry)
-    if array is None and fits is None:
+    allocate, fits, fill = new_array(geometry), fits_in(geometry), filler(geometry)
+    if allocate is None or array is None and fits is None:
         return None
 
     def short(self: Any, size: Any, value: Any = 0) -> Any:
@@ -118,8 +144,8 @@ def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
             return from_array(array(), geometry)
         if fits is None or not fits(value):
             return None
-        made = np.empty(sizes, element)
-        made.fill(value)
+        made = allocate()
+        fill(made, value)
         return from_array(made, geometry)
 
     return short

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpy import empty
+from numpy import empty, ndarray
 
 from .._generated import short_forms as forms
 from ...core.arguments import are_equal
@@ -22,7 +22,7 @@ from ...dispatch.shortcuts import LONG, ShortCut
 from ...dispatch.tls import BELOW, PLAIN, state
 from ...kernels import stub
 from ...kernels.cpu.quiet import run
-from ...tensor.make import CPU_KEYS, from_array
+from ...tensor.make import CPU_KEYS, from_array, is_plain
 from ...tensor.tensor import Tensor
 from ..indexed import Places, launch_of
 from . import cuda_calls
@@ -107,6 +107,15 @@ def learn_write(
     if not _is_direct(at, args[0]) or args[1 + places[0]]._geometry.dtype is not int64:
         return
 
+    def written(x: Any, rest: tuple[Any, ...]) -> bool:
+        """Write to the elements of an array. Return False if an index is out of range."""
+        index = (rest[places[0]]._get_array().reshape(indices),)
+        x = x.reshape(of)
+        if before is not None and run(first, x, before, index, *walk):
+            return False
+        given = rest[places[1]]._get_array() if number is None else number
+        return not run(into, x, given, index, *walk)
+
     def make(otherwise: ShortCut) -> ShortCut:
         def short(self: Any, *rest: Any) -> Any:
             for n, given in params:
@@ -117,21 +126,53 @@ def learn_write(
             if self._autograd is not None and not forms.may_write(self):
                 return None
             storage, x = self._get_storage(), self._get_array()
-            others = [rest[n] for n in places]
-            if not all([is_beside(storage, x, other) for other in others]):
+            if not all([is_beside(storage, x, rest[n]) for n in places]):
                 return None
-            x, index = x.reshape(of), (others[0]._get_array().reshape(indices),)
-            written = others[1]._get_array() if number is None else number
-            if before is not None and run(first, x, before, index, *walk):
-                return None
-            if run(into, x, written, index, *walk):
+            if not written(x, rest):
                 return None
             storage.version += 1
             return self
 
+        vars(short)["written"] = written, params
         return short
 
     store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
+
+
+def learn_functional(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Tensor, inplace: Table
+) -> None:
+    """Store the short cut of a functional form, once the call is repeated. It copies self and
+    writes to the copy as the in-place form's short cut does.
+
+    args: all arguments, self first. made: the result. inplace: the table of the in-place form.
+    """
+    shape, key = made._geometry, tuple([x._geometry for x in args if isinstance(x, Tensor)])
+    written, known = getattr(inplace.short.get(key), "written", (None, ()))
+    places, params = _places(args)
+    if written is None or not shape.is_contiguous or not are_equal((params,), (known,)):
+        return
+    if not comes_again(table, kernel, args):
+        return
+
+    copy = ndarray.copy if shape.in_numpy else stub.cpu("copy").contiguous
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(self: Any, *rest: Any) -> Any:
+            for n, given in params:
+                if rest[n] is not given and not are_equal((rest[n],), (given,)):
+                    return otherwise(self, *rest)
+            if (now := _now()) is not PLAIN and now is not BELOW:
+                return None
+            for x in (self, *[rest[n] for n in places]):
+                if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x):
+                    return None
+            array = copy(self._get_array())  # row-major
+            return from_array(array, shape) if written(array, rest) else None
+
+        return short
+
+    store(table, kernel, key, make)
 
 
 def _learn_write_on_cuda(
@@ -216,12 +257,12 @@ def _is_direct(at: Places, x: Tensor) -> bool:
     return at.target is x or at.order is None and x._geometry.is_contiguous
 
 
-def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
+def _places(args: tuple[Any, ...]) -> tuple[list[int], tuple[tuple[int, Any], ...]]:
     """Return, for the arguments after self, the positions of tensors, and (position, value) of each
     other argument.
     """
     rest = [*enumerate(args[1:])]
     return (
         [n for n, x in rest if isinstance(x, Tensor)],
-        [(n, x) for n, x in rest if not isinstance(x, Tensor)],
+        tuple([(n, x) for n, x in rest if not isinstance(x, Tensor)]),
     )

@@ -9,19 +9,27 @@ structured/_generated/short_forms.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from .._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
+from ...core.arguments import are_equal
 from ...dispatch import shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...tensor import differentiable
+from ...tensor.make import is_plain, view_of
 from ...tensor.tensor import Tensor
+from .computed import comes_again, store
 
-__all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
+__all__ = ["learn", "learn_list", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
+_now = state.get
 
-# At most this number of offsets is cached per layout. A full cache is cleared.
+# At most this number of offsets is cached per layout, or stored for a list of views. A full cache
+# is cleared.
 _PLACES = 1 << 8
 
 
@@ -76,6 +84,41 @@ def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[An
         return found(self)
 
     return record
+
+
+def learn_list(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any) -> None:
+    """Store the short cut of an operator that returns a list of views of `self`, once the call is
+    repeated. Tensors with a history use the full dispatch. args: all arguments, self first."""
+    self, *params = args
+    keys, place = TENSOR_KEYS.get(self._device.type), self._device
+    if self._keys is not keys or not 0 < len(made) <= _PLACES:
+        return
+    if not all([type(x) is Tensor for x in made]):
+        return
+    if not comes_again(table, kernel, args, place):
+        return
+    parts = [(x._geometry, x._offset - self._offset) for x in made]
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(self: Any, *given: Any) -> Any:
+            if not all(map(is_, given, params)) and not are_equal(given, tuple(params)):
+                return otherwise(self, *given)
+            if self._keys is not keys or _now() is not PLAIN:
+                return None
+            if self._autograd is not None and not is_plain(self):
+                return None
+            begin = self._offset
+            views = tuple([view_of(self, geometry, begin + by) for geometry, by in parts])
+            # All views have one base, so the record of the first one serves them all.
+            differentiable.autograd.inplace_or_view.track_views(self, views[:1])
+            recorded = views[0]._autograd
+            for x in views:
+                x._autograd = recorded
+            return views
+
+        return short
+
+    store(table, kernel, self._geometry, make, place)
 
 
 def _only_plain_part(*given: Any) -> None:

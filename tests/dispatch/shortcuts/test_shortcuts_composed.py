@@ -47,6 +47,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "triu": lambda a, b: a.expand(3, 4).triu(),
     "sigmoid": lambda a, b: a.sigmoid(),
     "a.max(0)": lambda a, b: a.max(0),
+    "a.chunk(2)": lambda a, b: a.chunk(2),
+    "a.split(3)": lambda a, b: a.split(3),
+    "a.unbind(0)": lambda a, b: a.unbind(0),
     "a.sort(0)": lambda a, b: a.sort(0),
     "gradients": lambda a, b: gt.autograd.grad(
         [
@@ -70,7 +73,8 @@ class Composed(Program):
     operators = (
         "stack", "cat", "unsqueeze", "copy_", "index.Tensor", "nonzero", "unbind.int", "_softmax",
         "softmax.int", "var.dim", "var.correction", "std.correction",
-        "norm.Scalar", "linalg_vector_norm", "dot", "tril", "where.self_out",
+        "norm.Scalar", "linalg_vector_norm", "dot", "tril", "where.self_out", "split.Tensor",
+        "chunk",
     )  # fmt: skip
 
     def _values(self, x: Any) -> str | None:
@@ -147,6 +151,12 @@ WATCHED = {
     "_softmax": lambda a: a.softmax(0),
     "var.correction": lambda a: a.var(0), "std.correction": lambda a: a.std(),
     "linalg_vector_norm": lambda a: a.norm(),
+    "split.Tensor": lambda a: a.chunk(2)[1],
+    "mm": lambda a: gt.mv(a.view(2, 2), a[:2]),
+    "mul.Tensor": lambda a: gt.outer(a, a),
+    "add.Tensor": lambda a: gt.addr(a, a, a), "diagonal": lambda a: gt.trace(a.view(2, 2)),
+    "flip": lambda a: a.view(2, 2).rot90(), "slice.Tensor": lambda a: a.diff(),
+    "clone": lambda a: a.scatter(0, gt.tensor([2]), 7.0),
 }  # fmt: skip
 
 

@@ -49,6 +49,15 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "index_put_": (lambda x, i, y: x.index_put_((i,), y), "index_put_"),
     "index_put_ of two": (lambda x, i, y: x.index_put_([i, i % 3], y[0, 0]), "index_put_"),
     "index_fill_": (lambda x, i, y: x.index_fill_(0, i, -1.0), "index_fill_.int_Scalar"),
+    "scatter": (lambda x, i, y: x.scatter(0, i.view(4, 1).expand(4, 3), y), "scatter.src"),
+    "scatter a number": (lambda x, i, y: x.scatter(0, i.view(4, 1), 2.5), "scatter.value"),
+    "scatter_add": (lambda x, i, y: x.scatter_add(0, i.view(4, 1), y[:, :1]), "scatter_add"),
+    "scatter_reduce of the source alone": (
+        lambda x, i, y: x.scatter_reduce(0, i.view(4, 1), y[:, :1], "amax", include_self=False),
+        "scatter_reduce.two",
+    ),
+    "index_add": (lambda x, i, y: x.index_add(0, i, y), "index_add"),
+    "put": (lambda x, i, y: x.put(3 * i, y[:, 0].contiguous()), "put"),
 }
 
 
@@ -150,6 +159,18 @@ def test_a_functional_form_takes_one_and_its_version_stays_0() -> None:
     made = x.index_copy(0, index, y)
     assert made._version == 0 and x.tolist() == operands()[0].tolist()
     assert made.tolist() == x.clone().index_copy_(0, index, y).tolist()
+
+
+def test_a_functional_form_records_and_tells_its_arguments_apart() -> None:
+    x, index, y = operands()
+    for _ in range(4):
+        made = [x.scatter(dim, index.view(4, 1) % 3, y[:, :1]).tolist() for dim in (0, 1)]
+    with turned(False):
+        for dim in (0, 1):
+            assert x.scatter(dim, index.view(4, 1) % 3, y[:, :1]).tolist() == made[dim]
+    x.requires_grad_()
+    x.scatter(0, index.view(4, 1), y[:, :1]).sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0, 1.0]] * 4
 
 
 def test_in_place_on_arrays_of_numpy_takes_one_unless_memory_is_shared() -> None:

@@ -57,6 +57,31 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.linalg.solve_triangular(x[:, :3].triu() + gt.eye(3), x, upper=True),
         "linalg_solve_triangular",
     ),
+    "mv": (lambda x: x @ x[0], "mv"),
+    "mv of columns": (lambda x: x.t().mv(x[:, 1]), "mv"),
+    "addmv": (lambda x: x[:, 0].addmv(x, x[1]), "addmv"),
+    "outer": (lambda x: gt.outer(x[0], x[:, 1]), "outer"),
+    "addr": (lambda x: x.addr(x[:, 0], x[1]), "addr"),
+    "addr of a row": (lambda x: x[2].addr(x[:, 0], x[1], beta=1.0), "addr"),
+    "roll": (lambda x: x.t().roll(3), "roll"),
+    "roll along dimensions": (lambda x: x.roll((1, -1), (0, 1)), "roll"),
+    "rot90": (lambda x: x.rot90(), "rot90"),
+    "rot90 twice": (lambda x: x.rot90(2, (1, 0)), "rot90"),
+    "trace": (lambda x: x[:, 1:].trace(), "trace"),
+    "diff": (lambda x: x.diff(dim=0), "diff"),
+    "frexp": (lambda x: gt.frexp(x), "frexp.Tensor"),
+    "count_nonzero": (lambda x: x.count_nonzero(1), "count_nonzero"),
+    "nll_loss": (
+        lambda x: gt.nn.functional.nll_loss(x, gt.tensor([1, 0, 3]), ignore_index=0),
+        "nll_loss_nd",
+    ),
+    "nll_loss of a vector": (
+        lambda x: gt.nn.functional.nll_loss(x[0], gt.tensor(2), reduction="none"),
+        "nll_loss_nd",
+    ),
+    "chunk": (lambda x: x.chunk(2), "chunk"),
+    "split": (lambda x: x[:, 1:].split(2, 0), "split.Tensor"),
+    "unbind": (lambda x: x.unbind(-1), "unbind.int"),
     "cat": (lambda x: gt.cat([x, x[1:], gt.zeros(0)]), "cat"),
     "cat of columns": (lambda x: gt.cat((x.t(), x.t()), -1), "cat"),
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
@@ -168,7 +193,13 @@ def test_a_repeated_call_takes_one_with_the_same_results(name: str) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_records(name: str) -> None:
     call, at = RESULTS[name]
-    if at in ("argsort", "searchsorted.Tensor", "bucketize.Tensor", "isin.Tensor_Tensor"):
+    if at in (
+        "count_nonzero",
+        "argsort",
+        "searchsorted.Tensor",
+        "bucketize.Tensor",
+        "isin.Tensor_Tensor",
+    ):
         return
     x = numbers().requires_grad_()
 
@@ -238,6 +269,21 @@ def test_items_are_as_without_one(dtype: Any) -> None:
     assert [(x * 2).item() for _ in range(4)] == [2.0] * 4
 
 
+def test_a_normal_draw_around_means_keeps_the_stream() -> None:
+    mean = gt.arange(6.0).view(2, 3)
+
+    def drawn() -> list[Any]:
+        gt.manual_seed(5)
+        return [gt.normal(mean, 2.5).tolist(), gt.normal(mean, 0.5).tolist(), gt.rand(2).tolist()]
+
+    with turned(False):
+        expected = drawn()
+    assert learnt(drawn, "normal.Tensor_float") and drawn() == expected
+    of = mean.clone().requires_grad_()
+    gt.normal(of, 2.5).sum().backward()
+    assert of.grad.tolist() == [[0.0] * 3] * 2
+
+
 def test_results_share_no_memory() -> None:
     x = gt.tensor([2.0, 1.0, 3.0])
     made = [gt.sort(x) for _ in range(4)]
@@ -255,6 +301,16 @@ def test_a_registration_for_an_operator_that_is_passed_removes_it() -> None:
     lib._destroy()
 
 
+def test_a_registration_for_the_in_place_form_removes_the_functional_one() -> None:
+    x, index = gt.arange(4.0), gt.tensor([2])
+    assert learnt(lambda: x.scatter(0, index, 7.0), "scatter.value")
+    lib = gt.library.Library("aten", "IMPL")
+    with pytest.warns(Warning):
+        lib.impl("scatter_.value", lambda self, dim, index, value: self, "CPU")
+    assert not taken("scatter.value") and x.scatter(0, index, 7.0).tolist() == x.tolist()
+    lib._destroy()
+
+
 # --- writes of one number -------------------------------------------------------------------------
 
 # A call of (x (3, 4), a mask, a number) and the operator that stores a short cut.
@@ -266,6 +322,12 @@ WRITES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "masked_fill": (lambda x, mask, n: x.masked_fill(mask, n), "masked_fill.Scalar"),
     "masked_fill of rows": (lambda x, mask, n: x.masked_fill(mask[0], n), "masked_fill.Scalar"),
     "a mask": (lambda x, mask, n: x.__setitem__(mask, n), "masked_fill_.Scalar"),
+    "full_like": (lambda x, mask, n: gt.full_like(x, n), "full_like"),
+    "full_like in another dtype": (
+        lambda x, mask, n: gt.full_like(mask, n, dtype=x.dtype),
+        "full_like",
+    ),
+    "new_full of a shape": (lambda x, mask, n: x.new_full(mask.shape, n), "new_full"),
     "a slice": (lambda x, mask, n: x.__setitem__(slice(1, 3), n), "fill_.Scalar"),
     "indices": (lambda x, mask, n: x.__setitem__(gt.tensor([2, 0]), n), "scalar_tensor"),
 }
@@ -310,6 +372,63 @@ def test_float8_is_filled_as_without_one(dtype: Any) -> None:
         assert gt.cat([x, x]).to(gt.float32).tolist() == [[2.0] * 4] * 6
         assert x.fill_(3).to(gt.float32).tolist() == [[3.0] * 4] * 3
         assert x.zero_().to(gt.float32).tolist() == [[0.0] * 4] * 3
+
+
+@pytest.mark.parametrize("count", [5, 70_000])
+def test_filled_tensors_of_any_size_take_one(count: int) -> None:
+    x = gt.arange(float(count))
+    for make, name, value in [
+        (lambda: gt.zeros(count), "zeros", 0), (lambda: gt.ones(count), "ones", 1),
+        (lambda: gt.full((count,), 2.5), "full", 2.5), (lambda: gt.zeros_like(x), "zeros_like", 0),
+        (lambda: gt.ones_like(x, dtype=gt.bool), "ones_like", 1),
+        (lambda: x.new_zeros(x.shape), "new_zeros", 0),
+        (lambda: x.clone().fill_(-3), "fill_.Scalar", -3), (lambda: x.clone().zero_(), "zero_", 0),
+    ]:  # fmt: skip
+        assert learnt(make, name)
+        made = make()
+        assert made.shape == (count,) and bool((made == value).all()), name
+        assert made.is_contiguous() and made.dtype is make().dtype
+    assert gt.zeros_like(x, dtype=gt.int16).dtype is gt.int16 and gt.zeros_like(x).dtype is x.dtype
+
+
+@pytest.mark.parametrize("count, parts", [(9_000, 2), (9_000, 40), (70_000, 3)])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_tensors_of_any_size_are_joined_by_one(count: int, parts: int, dim: int) -> None:
+    tensors = [gt.arange(2.0 * count).view(2, count) + n for n in range(parts)]
+    tensors[1] = tensors[1].view(count, 2).t()
+    for join, name in [(gt.cat, "cat"), (gt.stack, "stack")]:
+        with turned(False):
+            expected = join(tensors, dim)
+        assert learnt(lambda: join(tensors, dim), name)
+        made = join(tensors, dim)
+        assert gt.equal(made, expected) and made.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("n", [3, 40, 200])
+def test_ranges_of_any_size_take_one(n: int) -> None:
+    for make, name in [
+        (lambda: gt.eye(n), "eye"), (lambda: gt.eye(n, n + 2, dtype=gt.int16), "eye.m"),
+        (lambda: gt.linspace(-1, 2.5, 9 * n), "linspace"),
+        (lambda: gt.arange(0.5, 9 * n), "arange.start"), (lambda: gt.arange(9 * n), "arange"),
+    ]:  # fmt: skip
+        with turned(False):
+            expected = make()
+        assert learnt(make, name)
+        make().fill_(7)
+        made = make()
+        assert gt.equal(made, expected) and made.dtype is expected.dtype, name
+
+
+def test_views_of_a_list_share_the_memory_of_their_base() -> None:
+    x = gt.arange(6.0)
+    assert learnt(lambda: x.chunk(2), "chunk")
+    first, second = x[1:].chunk(2)
+    second.zero_()
+    assert x.tolist() == [0, 1, 2, 3, 0, 0] and x._version == 1 and first._base is x
+    first, second = x.chunk(2)
+    w = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="one of several"):
+        first.mul_(w)
 
 
 def test_a_number_need_not_be_the_same_object() -> None:

@@ -90,8 +90,11 @@ def test_linspace_is_symmetric_and_complex():
 def test_eye(of):
     for shape in ((3, 3), (2, 5), (5, 2), (0, 3), (1, 1)):
         memory = np.full((shape[0] * 2, shape[1]), 1, of.np)
-        range_.eye(memory[::2])
+        range_.eye(memory[::2], shape[1])
         same_bits(memory[::2], np.eye(*shape).astype(np.float32).astype(of.np))
+        dense = np.full(shape, 1, of.np)
+        range_.eye(dense, shape[1])
+        same_bits(dense, memory[::2])
         assert (memory[1::2] == 1).all()
 
 
