@@ -400,6 +400,33 @@ def test_views_on_a_device_leave_some() -> None:
     assert len(seen) == 3
 
 
+def test_lists_of_views_on_a_device_leave_some() -> None:
+    x = gt.arange(24.0, device="cuda").reshape(4, 6)
+    for call, at in (
+        (lambda x: x.chunk(2, 1), "chunk"), (lambda x: x.split(4, -1), "split.Tensor"),
+        (lambda x: x.unbind(1), "unbind.int"),
+    ):  # fmt: skip
+        dispatcher.forget_plans()
+        assert learnt(lambda: call(x), at) >= 1
+        for _ in range(3):
+            made, wanted = call(x), call(x.cpu())
+            assert [y.tolist() for y in made] == [y.tolist() for y in wanted]
+            assert all(y.is_cuda and y._base is x._base for y in made)
+        version = x._version
+        made[1].add_(1)
+        assert x._version == made[0]._version == version + 1
+        assert call(x)[1].tolist() == (wanted[1] + 1).tolist()
+    seen, lib = list[Any](), Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.OverrideWarning)
+        lib.impl("split.Tensor", lambda self, *args: seen.append(args) or (self, self), "CUDA")
+    for _ in range(3):
+        x.chunk(2)
+        x.cpu().chunk(2)
+    lib._destroy()
+    assert len(seen) == 3
+
+
 # --- short cuts that skip several tables ----------------------------------------------------------
 
 # A call, the operator that has its short cut, and the operators that the short cut skips.
