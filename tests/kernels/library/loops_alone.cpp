@@ -310,15 +310,19 @@ void run_others() {
       out.write("random", op);
     }
   for (int of : {u8, i16, u32, i64_, f16, bf16, f32, f64}) {
-    Memory x(R * C, of), first(R * 9, of), places(R * 9, i64_), kth(R, i64_);
+    Memory x(R * C, of), first(R * 9, of), places(R * 9, i64_);
     x.drawn(true);
     snprintf(name, sizeof name, "first %s", SHORT[of]);
     call("order", name,
          {{array_of(first, R, 9), array_of(places, R, 9), array_of(x, R, C)}, {1}, {}, 3, 1, 0});
     first.write("order", "first");
-    snprintf(name, sizeof name, "kth %s", SHORT[of]);
-    call("order", name, {{array_of(kth, R, 1), array_of(x, R, C)}, {C / 2}, {}, 2, 1, 0});
-    kth.write("order", "kth");
+    for (const char* op : {"kth", "median", "nanmedian", "mode"}) {
+      Memory value(R, of), place(R, i64_);
+      snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
+      call("order", name,
+           {{array_of(value, R, 1), array_of(place, R, 1), array_of(x, R, C)}, {C / 2}, {}, 3, 1, 0});
+      value.write("order", op), place.write("order", op);
+    }
     Memory sorted(R * C, of), order(R * C, i64_);
     snprintf(name, sizeof name, "sort %s", SHORT[of]);
     call("order", name,
