@@ -389,6 +389,24 @@ void run_others() {
   }
 }
 
+void run_runs() {
+  char name[32];
+  for (int of : {b8, u8, i64_, f16, bf16, f32, f64}) {
+    const i64 n = R * C;
+    Memory x(n, of), before(n / 4096 + 2, i64_), numbers(n, i64_);
+    const Array from = array_of(x.drawn(true), 1, n), blocks = array_of(before, 1, before.count);
+    snprintf(name, sizeof name, "count %s", SHORT[of]);
+    call("unique", name, {{from, blocks}, {}, {}, 2, 0, 0});
+    const i64 total = ((i64*)before.data)[(n + 4095) / 4096];
+    Memory values(total, of), counts(total, i64_);
+    snprintf(name, sizeof name, "find %s", SHORT[of]);
+    call("unique", name,
+         {{array_of(values, 1, total), array_of(numbers, 1, n), array_of(counts, 1, total), from,
+           blocks}, {}, {}, 5, 0, 0});
+    for (const Memory* made : {&values, &numbers, &counts}) made->write("unique", "find");
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -406,6 +424,6 @@ int main() {
   run_reductions();
   run_rows(f32), run_rows(f64), run_rows(f16), run_rows(bf16);
   run_recurrent(f32), run_recurrent(f64);
-  run_others();
+  run_others(), run_runs();
   return 0;
 }

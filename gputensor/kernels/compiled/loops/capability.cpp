@@ -44,6 +44,7 @@ namespace CAPABILITY {
   X(ternary) \
   X(triangle) \
   X(unary) \
+  X(unique) \
   X(where)
 
 #define DECLARE(NAME) extern const abi::Family NAME;
