@@ -407,6 +407,27 @@ void run_runs() {
   }
 }
 
+void run_samples() {
+  const i64 n = R * C;
+  Memory first(n, f64), second(n, f64), places(n, i64_), out(n, f64), accepted(n, b8);
+  first.positive(), second.positive();
+  for (i64 k = 0; k < n; k++) {
+    ((i64*)places.data)[k] = n - 1 - k;
+    ((double*)first.data)[k] = floor(((double*)first.data)[k] * 50);
+    ((double*)second.data)[k] /= 10;
+  }
+  const Array to = array_of(out, 1, n), at = array_of(places, 1, n), is = array_of(accepted, 1, n);
+  const Array a = array_of(first, 1, n), b = array_of(second, 1, n);
+  call("counts", "poisson large", {{to, is, at, a}, {42, 7, 9}, {}, 4, 3, 0});
+  out.write("counts", "poisson"), accepted.write("counts", "poisson");
+  call("counts", "binomial large", {{to, is, at, a, b}, {42, 7, 9}, {}, 5, 3, 0});
+  out.write("counts", "binomial"), accepted.write("counts", "binomial");
+  call("counts", "poisson small", {{to, at, b}, {100, 42, 7}, {}, 3, 3, 0});
+  out.write("counts", "poisson");
+  call("counts", "binomial small", {{to, at, a, b}, {100, 42, 7}, {}, 4, 3, 0});
+  out.write("counts", "binomial");
+}
+
 }  // namespace
 
 int main() {
@@ -424,6 +445,6 @@ int main() {
   run_reductions();
   run_rows(f32), run_rows(f64), run_rows(f16), run_rows(bf16);
   run_recurrent(f32), run_recurrent(f64);
-  run_others(), run_runs();
+  run_others(), run_runs(), run_samples();
   return 0;
 }

@@ -14,6 +14,7 @@ namespace CAPABILITY {
   X(copy) \
   X(copy_pack) \
   X(copy_pieces) \
+  X(counts) \
   X(criterion) \
   X(ctc) \
   X(distance) \
