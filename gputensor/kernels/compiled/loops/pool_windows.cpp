@@ -207,11 +207,30 @@ template <class Of, class T> void units(void* context, i64 first, i64 last) {
   }
 }
 
+// An array's dimensions (n, c, d, h, w). Missing dimensions have size 1.
+struct Volume : abi::Array {
+  // spatial: the number of spatial dimensions of the array
+  Volume(const abi::Array& given, i64 spatial) {
+    data = given.data, size = given.size, dtype = given.dtype, itemsize = given.itemsize;
+    for (ndim = 0; ndim < 5; ++ndim) shape[ndim] = 1, stride[ndim] = 0;
+    for (int from = given.ndim, to = 5; from-- > 0;) {
+      --to;
+      if (to == 4 - spatial) to = 1;
+      shape[to] = given.shape[from], stride[to] = given.stride[from];
+    }
+  }
+};
+
+// Numbers: kernel, steps, pads and dilations of three dimensions; the number of spatial dimensions
+// of the arrays; for averages, whether padding counts, and the divisor.
 template <template <class> class Of, class T> i64 pooled(const Call& call) {
   const bool has_places = Of<T>::HAS_PLACES;
-  const abi::Array &x = call.array[0], &out = call.array[1];
-  const abi::Array& places = call.array[has_places ? 2 : 1];
-  if (x.ndim != 5 || out.ndim != 5 || places.ndim != 5 || out.dtype != x.dtype) return 1;
+  const i64 spatial = call.integer[12];
+  for (int k = 0; k < call.n_arrays; ++k)
+    if (call.array[k].ndim < spatial || call.array[k].ndim > spatial + 2) return 1;
+  const Volume x(call.array[0], spatial), out(call.array[1], spatial);
+  const Volume places(call.array[has_places ? 2 : 1], spatial);
+  if (out.dtype != x.dtype) return 1;
   if (has_places && places.dtype != abi::i64_) return 1;
   Pool p;
   p.x = x.data, p.out = out.data, p.places = places.data;
@@ -227,8 +246,8 @@ template <template <class> class Of, class T> i64 pooled(const Call& call) {
   p.channels = x.shape[1];
   p.channel = x.stride[1], p.channel_to = out.stride[1], p.channel_place = places.stride[1];
   p.sample = x.stride[0], p.sample_to = out.stride[0], p.sample_place = places.stride[0];
-  p.counts_pad = !has_places && call.integer[12];
-  p.divisor = has_places ? 1 : call.integer[13];
+  p.counts_pad = !has_places && call.integer[13];
+  p.divisor = has_places ? 1 : call.integer[14];
   p.has_lanes = p.channels > 1 && p.channel == x.itemsize && p.along[2].stride != x.itemsize;
   const i64 lanes = p.has_lanes ? p.channels : p.along[2].out, count = out.size / lanes;
   const i64 each = TAPS / (lanes * taps);
