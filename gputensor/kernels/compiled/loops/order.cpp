@@ -259,6 +259,18 @@ constexpr int MOST_BITS = 11;  // the bits of a key that select its bin
 constexpr i64 FEW = 128, MANY = 512;  // from these numbers of elements on: bins; small bins
 constexpr i64 AT_ONCE = 1 << 12;
 
+constexpr i64 KEYS_AT_ONCE = 256;
+
+// Write the keys of the first KEYS_AT_ONCE of n elements, which vectorises. Returns their number.
+template <class T, class K> static inline i64 keys_of(const T* x, i64 n, K* keys) {
+  if (n >= KEYS_AT_ONCE) {
+    for (i64 i = 0; i < KEYS_AT_ONCE; ++i) keys[i] = key(x[i]);
+    return KEYS_AT_ONCE;
+  }
+  for (i64 i = 0; i < n; ++i) keys[i] = key(x[i]);
+  return n;
+}
+
 // Count the keys by their first bits to find the bin of the k-th key; only the elements of this bin
 // are kept.
 template <class T> static i64 place_of_kth(const T* x, i64 n, i64 k, void* room) {
@@ -273,14 +285,20 @@ template <class T> static i64 place_of_kth(const T* x, i64 n, i64 k, void* room)
   const int bits = n > MANY ? MOST_BITS : 8, rest = 8 * sizeof(K) - bits;
   u32 counts[1 << MOST_BITS];
   memset(counts, 0, sizeof(u32) << bits);
-  for (i64 i = 0; i < n; ++i) ++counts[key(x[i]) >> rest];
+  K keys[KEYS_AT_ONCE];
+  for (i64 begin = 0; begin < n; begin += KEYS_AT_ONCE) {
+    const i64 some = keys_of(x + begin, n - begin, keys);
+    for (i64 i = 0; i < some; ++i) ++counts[keys[i] >> rest];
+  }
   K bin = 0;
   for (; k >= counts[bin]; ++bin) k -= counts[bin];
   i64 count = 0;
-  for (i64 i = 0; i < n; ++i) {
-    const K one = key(x[i]);
-    kept[count] = with_place(one, i);
-    count += one >> rest == bin;
+  for (i64 begin = 0; begin < n; begin += KEYS_AT_ONCE) {
+    const i64 some = keys_of(x + begin, n - begin, keys);
+    for (i64 i = 0; i < some; ++i) {
+      kept[count] = with_place(keys[i], begin + i);
+      count += keys[i] >> rest == bin;
+    }
   }
   select(kept, count, k + 1);
   return (u32)kept[k];
