@@ -1,13 +1,13 @@
 // out[n, c, window] = the maximum of a window and its index, or the mean; weighted sums of
 // elements.                                                                           family: pool
-// Calls    max_pool(x, values, places, windows)
-//          avg_pool(x, out, windows, include_pad, divisor or 0)
+// Calls    max_pool(x, values, places, windows, spatial dimensions)
+//          avg_pool(x, out, windows, spatial dimensions, include_pad, divisor or 0)
 //          adaptive_avg_pool(x, out), adaptive_max_pool(x, out, places): one window of x for each
 //          element of out
 //          max_pool_backward(grad, places, out): dense planes of grad, and of out
 //          line(x, out, at, by, has_gaps): lines of an image resampled to another length
-//          Arrays of pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the
-//          padding and the dilation of d, h and w.
+//          Other arrays of pools are (n, c, d, h, w), of any strides; windows: the kernel, the
+//          step, the padding and the dilation of d, h and w.
 // Types    maxima: integers, f32 and f64; means and gradients: f32 and f64.
 // Numbers  the first of equal elements; the last NaN.
 // Order    a window's elements are added in row-major order. One thread computes a row of windows,
@@ -15,6 +15,7 @@
 //          the columns, SHORT at a time. Gradients are added to an element in the order of its
 //          windows.
 #include "turn.h"
+#include "volume.h"
 
 #include <stdlib.h>
 
@@ -206,20 +207,6 @@ template <class Of, class T> void units(void* context, i64 first, i64 last) {
     }
   }
 }
-
-// An array's dimensions (n, c, d, h, w). Missing dimensions have size 1.
-struct Volume : abi::Array {
-  // spatial: the number of spatial dimensions of the array
-  Volume(const abi::Array& given, i64 spatial) {
-    data = given.data, size = given.size, dtype = given.dtype, itemsize = given.itemsize;
-    for (ndim = 0; ndim < 5; ++ndim) shape[ndim] = 1, stride[ndim] = 0;
-    for (int from = given.ndim, to = 5; from-- > 0;) {
-      --to;
-      if (to == 4 - spatial) to = 1;
-      shape[to] = given.shape[from], stride[to] = given.stride[from];
-    }
-  }
-};
 
 // Numbers: kernel, steps, pads and dilations of three dimensions; the number of spatial dimensions
 // of the arrays; for averages, whether padding counts, and the divisor.
