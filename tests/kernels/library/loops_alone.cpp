@@ -320,7 +320,8 @@ void run_others() {
       Memory value(R, of), place(R, i64_);
       snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
       call("order", name,
-           {{array_of(value, R, 1), array_of(place, R, 1), array_of(x, R, C)}, {C / 2}, {}, 3, 1, 0});
+           {{array_of(value, R, 1), array_of(place, R, 1), array_of(x, R, C)}, {C / 2}, {}, 3, 1,
+            0});
       value.write("order", op), place.write("order", op);
     }
     Memory sorted(R * C, of), order(R * C, i64_);

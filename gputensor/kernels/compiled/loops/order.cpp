@@ -1,4 +1,4 @@
-// Sorted rows; the first k elements of rows; the k-th element, median and mode of rows. family: order
+// Sorted rows; the first k elements, k-th element, median and mode of rows.          family: order
 //
 // Shapes   x (rows, n) dense; values and places (rows, k) dense, or (rows, n) if rows are sorted.
 // Types    real. An element and its index form one number: the upper half is a key with the order
