@@ -1,6 +1,7 @@
 """Samples of the Poisson and binomial distributions, in float64 arithmetic for every dtype.
 
-Samples have PyTorch's distributions but not PyTorch's values.
+Samples have PyTorch's distributions but not PyTorch's values. An element uses the same random
+numbers on all devices.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._generated import functions
+import numpy
+
+from .._generated import calls, functions
 from ..core import errors
+from ..core.device import CPU
 from ..core.dtype import FLOATING, float64
 from ..iterator.broadcast import broadcast_sizes
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..structured.generator import check, default_generator
 from ..tensor.tensor import Tensor
 
 # Hörmann's constants hold for means from _LARGE upwards; `_by_counting` handles smaller means.
@@ -26,15 +33,13 @@ def poisson(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
     _check("poisson", "input", self)
     if self.is_meta:
         return self.new_empty(self.shape)
-    mean = self.to(float64).flatten()
-    if not (mean >= 0).all():
+    of = self._geometry
+    mean = calls.reshape(calls.to_dtype(self, float64, False, False, None), (of.numel,))
+    if not calls.item(calls.all(mean >= 0)):
         raise errors.must("poisson", "input", "hold rates, none negative or NaN", self)
     drawn = 0 * mean
-    small, large = _divided(mean)
-    few = mean[small]
-    drawn[small] = _by_counting((-few).exp(), functions.zeros_like(few), few, generator)
-    drawn[large] = _poisson_by_rejection(mean[large], generator)
-    return drawn.reshape(self.shape).to(self.dtype, copy=True)
+    _draw("poisson", drawn, mean, (mean,), generator)
+    return calls.to_dtype(calls.reshape(drawn, of.sizes), of.dtype, False, True, None)
 
 
 def binomial(key_set: int, count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
@@ -56,11 +61,7 @@ def binomial(key_set: int, count: Tensor, prob: Tensor, generator: Any = None) -
     n, p = n[places], p[places]
     rare = p.minimum(1 - p)  # count successes or failures, whichever are rarer
     whole, found = n.floor(), functions.empty_like(n)
-    small, large = _divided(whole * rare)
-    few, odds = whole[small], rare[small] / (1 - rare[small])
-    none = (few * (-rare[small]).log1p()).exp()
-    found[small] = _by_counting(none, -odds, (few + 1) * odds, generator)
-    found[large] = _binomial_by_rejection(whole[large], rare[large], generator)
+    _draw("binomial", found, whole * rare, (whole, rare), generator)
     drawn[places] = functions.where(p > 0.5, n - found, found)
     return drawn.reshape(sizes).to(count.dtype, copy=True)
 
@@ -70,9 +71,42 @@ def _check(op: str, arg: str, x: Tensor) -> None:
         raise errors.wrong_dtype(op, arg, "be floating", x)
 
 
-def _divided(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices of means less than _LARGE, and of finite means of _LARGE or more."""
-    return (mean < _LARGE).nonzero()[:, 0], ((mean >= _LARGE) & (mean < math.inf)).nonzero()[:, 0]
+def _draw(
+    op: str, out: Tensor, mean: Tensor, params: tuple[Tensor, ...], generator: Any
+) -> None:  # fmt: skip
+    """Write samples of finite means to `out`. params: the parameters of the distribution `op`."""
+    if mean._device is CPU and (loops := stub.cpu("counts").loops(op)):
+        if generator is not None:
+            check(op, generator, CPU.type)
+        _draw_by_loops(loops, out, mean, params, generator)
+        return
+    small, large = (mean < _LARGE).nonzero()[:, 0], _is_large(mean).nonzero()[:, 0]
+    terms, reject = _METHODS[op]
+    out[small] = _by_counting(*terms(*[x[small] for x in params]), generator)
+    out[large] = reject(*[x[large] for x in params], generator)
+
+
+def _draw_by_loops(
+    loops: Any, out: Tensor, mean: Tensor, params: tuple[Tensor, ...], generator: Any
+) -> None:  # fmt: skip
+    """Like `_draw`, by the CPU's loops. Each element uses the random numbers that it uses there."""
+    by_counting, by_rejection = loops
+    drawn, means = out._get_array(), mean._get_array()
+    given = [numpy.ascontiguousarray(x._get_array()) for x in params]
+    stream = generator or default_generator(CPU)
+    pending = run(numpy.less, means, _LARGE).nonzero()[0]
+    by_counting(drawn, pending, given, _MOST, *stream.take(pending.size))
+    pending = run(_is_large, means).nonzero()[0]
+    while pending.size:
+        accepted = numpy.empty(pending.size, bool)
+        seed, first = stream.take(pending.size)
+        by_rejection(drawn, accepted, pending, given, seed, first, stream.take(pending.size)[1])
+        pending = pending[~accepted]
+
+
+def _is_large(mean: Any) -> Any:
+    """Return True for finite means of _LARGE or more."""
+    return (mean >= _LARGE) & (mean < math.inf)
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
@@ -94,6 +128,15 @@ def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
         rest = rest - term
         count[pending] = float(k)
     return count
+
+
+def _poisson_terms(mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return (-mean).exp(), functions.zeros_like(mean), mean
+
+
+def _binomial_terms(count: Tensor, probability: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    odds = probability / (1 - probability)
+    return (count * (-probability).log1p()).exp(), -odds, (count + 1) * odds
 
 
 def _poisson_by_rejection(mean: Tensor, generator: Any) -> Tensor:
@@ -147,6 +190,14 @@ def _binomial_by_rejection(count: Tensor, probability: Tensor, generator: Any) -
         return k, accepted
 
     return by_rejection(count, propose)
+
+
+_Terms = Callable[..., tuple[Tensor, Tensor, Tensor]]
+# The functions of a distribution for means below _LARGE, and for other means.
+_METHODS: dict[str, tuple[_Terms, Callable[..., Tensor]]] = {
+    "poisson": (_poisson_terms, _poisson_by_rejection),
+    "binomial": (_binomial_terms, _binomial_by_rejection),
+}
 
 
 def _sides(like: Tensor, generator: Any) -> tuple[Tensor, Tensor, Tensor]:

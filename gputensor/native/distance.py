@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.arguments import real
@@ -23,7 +25,7 @@ from ..kernels import stub
 from ..structured import arguments, distances
 from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, wide
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, results
 from ..tensor.tensor import Tensor
 from .reduce import OneKernel, one_kernel, reduced
 
@@ -295,7 +297,8 @@ def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     _check_points("pdist", "self", self, p)
-    return calls._pdist_forward(calls.contiguous(self), p)
+    x = self if self._geometry.is_contiguous else calls.contiguous(self)
+    return calls._pdist_forward(x, p)
 
 
 def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
@@ -311,6 +314,8 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
         points = calls.contiguous(calls.unsqueeze(wide(self), 0))
         array, made = points._get_array(), wide(sized)
         if _distances(array, array, made._get_array(), float(p)):
+            if made is sized and self._geometry.is_contiguous:
+                _learn_pdist(self, p, made)
             return cast(made, self._geometry.dtype)
     del sized
     found: list[Tensor] = []
@@ -325,6 +330,25 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
             found.append(_lengths(apart, float(p)))
             behind, waiting = [], 0
     return found[0] if len(found) == 1 else calls.cat(found, 0)
+
+
+def _learn_pdist(x: Tensor, p: float, made: Tensor) -> None:
+    """Store the short cut of `_pdist_forward`, for dense points of a dtype of the loop."""
+    sizes, of = made._geometry.sizes, made._geometry.dtype.np
+
+    def compute(array: Any) -> Any:
+        points, out = array[None], numpy.empty(sizes, of)
+        return out if _distances(points, points, out, float(p)) else None
+
+    table = operators._pdist_forward.table
+    results.learn(table, _pdist_forward, (x, p), made, compute, is_new=True)
+
+
+shortcuts.jumps(_pdist_forward, lambda: (
+    (operators.new_empty, shortcuts.CPU, "factory.new_empty"),
+    (operators.unsqueeze, shortcuts.CPU, "structured.view_kernel.unsqueeze"),
+    (operators.contiguous, shortcuts.CPU, "copy.contiguous"),
+))  # fmt: skip
 
 
 def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
+from ..core.device import CPU
 from ..core.dtype import (
     COMPLEX, FLOATING, complex64, complex128, dtype, float32, float64,
 )  # fmt: skip
@@ -23,7 +24,7 @@ from ..runtime.cpu import get_num_threads
 from ..runtime.libraries import HOST
 from ..structured import arguments, library
 from ..structured.forms import Kernel, given
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, results
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -342,10 +343,35 @@ def _several(op: str, forward: bool) -> Callable[..., Tensor]:
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
     ) -> Tensor:
         dims, sizes = _dims_and_sizes(op, self, s, dim)
-        self = _resized(_promoted(op, self, to_complex=True), dims, sizes)
-        return calls._fft_c2c(self, dims, _normalization(op, norm, forward), forward)
+        x = _promoted(op, self, to_complex=True)
+        wanted, mode = _resized(x, dims, sizes), _normalization(op, norm, forward)
+        made = calls._fft_c2c(wanted, dims, mode, forward)
+        if wanted is x:
+            _learn_several(op, kernel, (self, s, dim, norm), made, dims, forward)
+        return made
 
     return kernel
+
+
+def _learn_several(
+    op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], made: Tensor, dims: Dims,
+    forward: bool,
+) -> None:  # fmt: skip
+    """Store the short cut of a transform of dense signals over their last dimensions."""
+    shape, axes, norm = made._geometry, tuple(sorted(dims)), args[3] or "backward"
+    last = tuple(range(shape.ndim - len(dims), shape.ndim))
+    given = args[0]
+    if given._device is not CPU or not given._geometry.is_contiguous or not shape.numel:
+        return
+    if not axes or axes != last:
+        return
+    transform, fft = _of_library("fft" if forward else "ifft", norm), HOST.scipy("fft")
+
+    def compute(x: Any) -> Any:
+        named = {"workers": get_num_threads()} if x.size >= _SEVERAL_THREADS else {}
+        return transform(fft, x.astype(shape.dtype.np, copy=False), axes, named)
+
+    results.learn(getattr(operators, f"fft_{op}").table, kernel, args, made, compute, is_new=True)
 
 
 def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
@@ -396,6 +422,11 @@ fft_fftn, fft_ifftn = _several("fftn", True), _several("ifftn", False)
 fft_rfftn, fft_ihfftn = _several_half("rfftn", True), _several_half("ihfftn", False)
 fft_irfftn, fft_hfftn = _several_back("irfftn", False), _several_back("hfftn", True)
 fft_fft2, fft_ifft2 = _several("fft2", True), _several("ifft2", False)
+for _kernel in (fft_fftn, fft_ifftn, fft_fft2, fft_ifft2):
+    shortcuts.jumps(_kernel, lambda: (
+        (operators._fft_c2c, shortcuts.CPU, _fft_c2c),
+        (operators.to_dtype, shortcuts.CPU, "conversion.to_dtype"),
+    ))  # fmt: skip
 fft_rfft2, fft_ihfft2 = _several_half("rfft2", True), _several_half("ihfft2", False)
 fft_irfft2, fft_hfft2 = _several_back("irfft2", False), _several_back("hfft2", True)
 

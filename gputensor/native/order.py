@@ -7,7 +7,11 @@ aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
@@ -17,7 +21,7 @@ from ..dispatch import shortcuts
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Table
 from ..kernels import stub
-from ..runtime.libraries import HOST
+from ..runtime import cpu
 from ..structured import arguments, library
 from ..structured.forms import Kernel, given
 from ..structured.shortcuts import results as short
@@ -60,6 +64,9 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
     layouts = [contiguous_geometry(sizes, t) for t in (wide._geometry.dtype, dtypes.int64)]
 
     def both(library: Any, array: Any, *given: Any) -> Any:
+        found = None if library.is_gpu else _by_loop(op, array.dtype)(array, axis, sizes, *rest)
+        if found is not None:
+            return found
         places = compute(library, array, *given)
         return taken(library, array, places, given[0]), places
 
@@ -67,23 +74,45 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
     return (calls.to_dtype(values, of) if of is dtypes.bfloat16 else values), places
 
 
+def _by_loop(op: str, of: Any) -> Callable[..., Any]:
+    """Return a function that computes an operator of arrays of a dtype by the CPU's loop.
+
+    The function takes an array, the axis, the sizes of the results and k, which only "kthvalue"
+    has. It returns values and indices, or None if there is no loop for the array.
+    """
+    name, of = "kth" if op == "kthvalue" else op, numpy.dtype("u1") if of.kind == "b" else of
+    write = stub.cpu("order").statistic(name, of)
+
+    def compute(x: Any, axis: int, sizes: tuple[int, ...], k: int = 0) -> Any:
+        if write is None or not x.size:
+            return None
+        if axis != x.ndim - 1:
+            x = x.transpose(*range(axis), *range(axis + 1, x.ndim), axis)
+        values, places = cpu.empty(sizes, x.dtype), cpu.empty(sizes, _INT64)
+        rows = x.reshape(-1, x.shape[-1]).view(of)
+        return (values, places) if write(values.view(of), places, rows, k) else None
+
+    return compute
+
+
+_INT64 = numpy.dtype(numpy.int64)
+
+
 def _learn(
-    table: Table, kernel: Kernel, args: tuple[Any, ...], made: Any, compute: Any, axis: int,
-    *rest: Any,
-) -> None:  # fmt: skip
+    table: Table, kernel: Kernel, op: str, args: tuple[Any, ...], made: Any, axis: int, *rest: Any
+) -> None:
     """Store the short cut of a call. args: the arguments of the call, self first. made: its result
-    or results. compute: as in `_select`."""
+    or results. rest: as in `_by_loop`."""
     of, is_one = args[0]._geometry, type(made) is not tuple
     if of.dtype is dtypes.bfloat16:
         return
     sizes = (of.numel,) if is_one else of.sizes or (1,)
     shape = (made if is_one else made[0])._geometry.sizes
+    compute = _by_loop(op, of.dtype.np)
 
     def both(array: Any) -> Any:
-        x = array.reshape(sizes)
-        places = compute(HOST, x, axis, *rest)
-        values = taken(HOST, x, places, axis).reshape(shape)
-        return values if is_one else (values, places.reshape(shape))
+        found = compute(array.reshape(sizes), axis, shape, *rest)
+        return found[0] if is_one and found is not None else found
 
     short.learn(table, kernel, args, made, both, is_new=True)
 
@@ -91,14 +120,8 @@ def _learn(
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
     """Return the index of the k-th element of each row. Equal elements are ordered by their
     indices."""
-    np = library.np
-    if not library.is_gpu:
-        along = x.swapaxes(axis, -1)
-        rows = np.ascontiguousarray(along).reshape(-1, x.shape[axis])
-        places = stub.cpu("order").kth(rows, k)
-        return places.reshape(*along.shape[:-1], 1).swapaxes(-1, axis)
-    order = np.argsort(x, axis=axis, kind="stable")
-    return np.take(order, np.arange(k, k + 1), axis=axis)
+    order = library.np.argsort(x, axis=axis, kind="stable")
+    return library.np.take(order, library.np.arange(k, k + 1), axis=axis)
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
@@ -108,16 +131,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     n = x.shape[axis]
     if x.dtype.kind != "f":
         return _kth(library, x, axis, (n - 1) // 2)
-    is_nan = np.isnan(x)
-    if not library.is_gpu:
-        has_nan = is_nan.any()
-        if not (ignores_nan and has_nan):
-            places = _kth(library, x, axis, (n - 1) // 2)
-            if not has_nan:
-                return places
-            first = np.argmax(is_nan, axis, keepdims=True)
-            return np.where(is_nan.any(axis, keepdims=True), first, places)
-    nans = np.sum(is_nan, axis=axis, keepdims=True)
+    nans = np.sum(np.isnan(x), axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
     if not ignores_nan:  # A stable sort puts NaN last.
@@ -133,19 +147,19 @@ def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = 
         raise errors.must("kthvalue", "k", f"be in [1, {n}]", number)
     made = _finished(self, _select("kthvalue", _kth, x, axis, number - 1), keepdim, axis)
     args = (self, k, dim, keepdim)
-    _learn(operators.kthvalue.table, kthvalue, args, made, _kth, axis, number - 1)
+    _learn(operators.kthvalue.table, kthvalue, "kthvalue", args, made, axis, number - 1)
     return made
 
 
 def _medians(op: str) -> tuple[Kernel, Kernel]:
     """Make the kernels of `median` or `nanmedian`: along a dimension, and over all elements."""
-    ignores_nan = op == "nanmedian"
+    compute = partial(_median, ignores_nan=op == "nanmedian")
 
     def along(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
         x, axis = _checked(op, self, dim, keepdim)
-        made = _finished(self, _select(op, _median, x, axis, ignores_nan), keepdim, axis)
+        made = _finished(self, _select(op, compute, x, axis), keepdim, axis)
         table = getattr(operators, f"{op}_dim").table
-        _learn(table, along, (self, dim, keepdim), made, _median, axis, ignores_nan)
+        _learn(table, along, op, (self, dim, keepdim), made, axis)
         return made
 
     def of_all(key_set: int, self: Tensor) -> Tensor:
@@ -155,7 +169,7 @@ def _medians(op: str) -> tuple[Kernel, Kernel]:
                 raise errors.must(op, "self", "have elements, as its dtype has no NaN", self)
             return calls.full_like(calls.new_empty(self, ()), float("nan"))
         made = along(key_set, calls.reshape(self, (shape.numel,)), 0)[0]
-        _learn(getattr(operators, op).table, of_all, (self,), made, _median, 0, ignores_nan)
+        _learn(getattr(operators, op).table, of_all, op, (self,), made, 0)
         return made
 
     return along, of_all
@@ -168,7 +182,7 @@ nanmedian_dim, nanmedian = _medians("nanmedian")
 def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     x, axis = _checked("mode", self, dim, keepdim)
     made = _finished(self, _select("mode", _mode, x, axis), keepdim, axis)
-    _learn(operators.mode.table, mode, (self, dim, keepdim), made, _mode, axis)
+    _learn(operators.mode.table, mode, "mode", (self, dim, keepdim), made, axis)
     return made
 
 

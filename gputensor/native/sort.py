@@ -293,6 +293,12 @@ _FEW, _LITTLE = 4, 1 << 11
 
 def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
     """Like `_sorted` on the CPU, but only the first k elements are sorted."""
+    if dim == x.ndim - 1:
+        found = stub.cpu("order").first(x.reshape(-1, x.shape[-1]), k, descending)
+        if x.ndim == 2:
+            return found
+        sizes = (*x.shape[:-1], k)
+        return found[0].reshape(sizes), found[1].reshape(sizes)
     rows = x.swapaxes(dim, -1)
     flat = numpy.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     values, places = stub.cpu("order").first(flat, k, descending)

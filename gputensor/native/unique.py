@@ -10,9 +10,14 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
-from ..core.dtype import COMPLEX, bfloat16, float32
-from ..core.geometry import geometry
+from ..core.device import CPU
+from ..core.dtype import COMPLEX, bfloat16, float32, of_ours
+from ..core.geometry import contiguous_geometry, geometry
+from ..kernels import stub
+from ..kernels.cpu.quiet import run
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .sort import places_in_order, sorted_by_digits
 
@@ -64,17 +69,21 @@ def _starts(np: Any, rows: Any) -> Any:
     return found
 
 
-def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """Return the distinct elements and the counts. wants_places: if True, also return, for each
-    element, its index among the distinct elements."""
-    if not wants_places and x.size:  # Sorting values is faster than sorting indices.
-        ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
-        is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
-        starts = on.np.nonzero(is_first)[0]
-        counts = on.np.empty(len(starts), on.np.int64)
-        counts[:-1], counts[-1:] = starts[1:] - starts[:-1], x.size - starts[-1:]
-        return ordered[starts], on.np.empty(0, on.np.int64), counts
-    found, inverse, counts = _distinct(on, x.reshape(-1), sorts)
+def _flat(on: Any, x: Any, sorts: bool, wants_places: bool, wants_counts: bool) -> Any:
+    """Return the distinct elements; for each element, its index among them; and the counts. On the
+    CPU, results that were not requested are empty."""
+    if on.is_gpu:
+        found, inverse, counts = _distinct(on, x.reshape(-1), sorts)
+        return found, inverse.reshape(x.shape), counts
+    flat = x.reshape(-1)
+    if not sorts or not wants_places:  # Sorting values is faster than sorting indices.
+        flat = _in_order(on, flat) if sorts and len(flat) else flat
+        found, inverse, counts = stub.cpu("unique").runs(flat, wants_places, wants_counts)
+        return found, inverse.reshape(x.shape) if wants_places else inverse, counts
+    order = places_in_order(on, flat, 0, False)
+    found, numbers, counts = stub.cpu("unique").runs(flat.take(order), True, wants_counts)
+    inverse = on.np.empty(len(flat), on.np.int64)
+    inverse[order] = numbers
     return found, inverse.reshape(x.shape), counts
 
 
@@ -95,20 +104,27 @@ def _found(
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)
     wide = calls.to_dtype(self, float32, False, False, None) if shape.dtype is bfloat16 else self
-    made = list(library.waiting(op, function, wide, *rest))
+    if wide._device is CPU:
+        made = [_owned(x) for x in run(function, HOST, wide._get_array(), *rest)]
+    else:
+        made = list(library.waiting(op, function, wide, *rest))
     if wide is not self:
         made[0] = calls.to_dtype(made[0], bfloat16, False, False, None)
     for number, asked in ((1, inverse), (2, counts)):
-        if not asked:
+        if not asked and made[number]._geometry.numel:
             made[number] = calls.new_empty(made[number], (0,), None, None, None, None)
     return tuple(made)
+
+
+def _owned(array: Any) -> Tensor:
+    return from_array(array, contiguous_geometry(array.shape, of_ours(array.dtype)))
 
 
 def _unique2(
     key_set: int, self: Tensor, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Triple:  # fmt: skip
-    rest = (True, bool(return_inverse))
+    rest = (True, bool(return_inverse), bool(return_counts))
     return _found("unique", self, _flat, rest, return_inverse, return_counts)
 
 
@@ -125,7 +141,7 @@ def unique_consecutive(
 ) -> Triple:  # fmt: skip
     op = "unique_consecutive"
     if dim is None or dim == 0 and self._geometry.ndim == 1:
-        rest = (False, bool(return_inverse))
+        rest = (False, bool(return_inverse), bool(return_counts))
         return _found(op, self, _flat, rest, return_inverse, return_counts)
     return _of_slices(op, self, dim, False, True, True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...core.dtype import of_ours
@@ -37,11 +39,16 @@ def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray
     return True
 
 
-def kth(x: np.ndarray, k: int) -> np.ndarray:
-    loop = function("order", f"kth {of_ours(x.dtype).short}")
-    if loop is None or x.shape[1] >= _MOST:
-        return numpys.kth(x, k)
-    places = np.empty((len(x), 1), np.int64)
-    if loop(places, np.ascontiguousarray(x), k):
-        raise MemoryError
-    return places
+def statistic(op: str, of: np.dtype) -> Callable[..., bool] | None:
+    loop = function("order", f"{op} {of_ours(of).short}")
+    if loop is None:
+        return None
+
+    def write(values: np.ndarray, places: np.ndarray, x: np.ndarray, k: int) -> bool:
+        if x.shape[1] >= _MOST:
+            return False
+        if loop(values, places, np.ascontiguousarray(x), k):
+            raise MemoryError
+        return True
+
+    return write

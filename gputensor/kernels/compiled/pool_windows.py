@@ -23,9 +23,8 @@ _line = library.function("pool_windows", "line")
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
     """Write the maxima of windows to `values` and their indices to `places`. windows: kernel,
     steps, pads and dilations. Return False if the loop declines."""
-    count = len(windows[0])
-    arrays = [of_volumes(array, count) for array in (x, values, places)]
-    return x.flags.aligned and _max_pool(*arrays, *in_volumes(windows, _ONES)) == 0
+    numbers = in_volumes(windows, _ONES)
+    return x.flags.aligned and _max_pool(x, values, places, *numbers, len(windows[0])) == 0
 
 
 def avg_pool(
@@ -33,9 +32,8 @@ def avg_pool(
 ) -> bool:
     """Write the means of windows to `out`. divisor: the divisor of each sum; 0 stands for the
     number of counted elements."""
-    arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
-    numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
-    return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
+    numbers = (*in_volumes(windows, _ONES), len(windows[0]), include_pad, divisor)
+    return x.flags.aligned and _avg_pool(x, out, *numbers) == 0
 
 
 def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:

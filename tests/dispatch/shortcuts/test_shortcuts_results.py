@@ -82,6 +82,10 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "chunk": (lambda x: x.chunk(2), "chunk"),
     "split": (lambda x: x[:, 1:].split(2, 0), "split.Tensor"),
     "unbind": (lambda x: x.unbind(-1), "unbind.int"),
+    "fft2": (lambda x: gt.fft.fft2(x), "fft_fft2"),
+    "ifft2": (lambda x: gt.fft.ifft2(x.to(gt.complex64), norm="ortho"), "fft_ifft2"),
+    "fftn": (lambda x: gt.fft.fftn(x, dim=(1, 0)), "fft_fftn"),
+    "ifftn": (lambda x: gt.fft.ifftn(x.unsqueeze(0), dim=(-1, -2)), "fft_ifftn"),
     "cat": (lambda x: gt.cat([x, x[1:], gt.zeros(0)]), "cat"),
     "cat of columns": (lambda x: gt.cat((x.t(), x.t()), -1), "cat"),
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
@@ -141,6 +145,7 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 if library.choice().library is not None:  # The short cuts of these call a compiled loop.
     RESULTS |= {
+        "pdist": (lambda x: gt.nn.functional.pdist(x, 1.0), "_pdist_forward"),
         "grid_sample": (
             lambda x: gt.nn.functional.grid_sample(
                 x[None, None], x[:2, :4].reshape(1, 2, 2, 2) / 9, align_corners=True
@@ -205,7 +210,8 @@ def test_it_records(name: str) -> None:
 
     def gradient() -> Any:
         made = call(x)
-        (made[0] if isinstance(made, tuple) else made).sum().backward()
+        made = made[0] if isinstance(made, tuple) else made
+        (made.abs() if made.is_complex() else made).sum().backward()
         found, x.grad = x.grad.tolist(), None
         return found
 

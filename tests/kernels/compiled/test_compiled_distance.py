@@ -95,3 +95,18 @@ def test_nan_is_kept() -> None:
         assert gt.pdist(x, p).isnan().tolist() == [True, False, True]
         many = x.repeat(20, 1)
         assert gt.equal(gt.cdist(many, many, p).isnan(), gt.cdist(x, x, p).isnan().repeat(20, 20))
+
+
+def test_repeated_calls_of_pdist() -> None:
+    """A repeated call takes a short cut."""
+    for of in (gt.float32, gt.float64, gt.float16):
+        for p in (2.0, 2.0, 2.0, 1.0, 1.0, 1, 3.0):
+            x = gt.randn(9, 5, dtype=of)
+            wanted = gt.cdist(x.double(), x.double(), p)[gt.ones(9, 9).triu(1).bool()]
+            bound = {gt.float16: 1e-2, gt.float32: 1e-5, gt.float64: 1e-12}[of]
+            assert gt.allclose(gt.nn.functional.pdist(x, p).double(), wanted, bound, bound)
+            assert gt.nn.functional.pdist(x[:1], p).shape == (0,)
+    for _ in range(3):
+        x = gt.randn(6, 4, dtype=gt.float64, requires_grad=True)
+        found = gt.autograd.grad(gt.nn.functional.pdist(x).sum(), x)[0]
+        assert gt.allclose(found, gt.autograd.grad(gt.cdist(x, x).triu(1).sum(), x)[0])

@@ -11,6 +11,8 @@ import gputensor as gt
 from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import order
+from gputensor.native import order as native
+from gputensor.runtime.libraries import HOST
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"
@@ -56,7 +58,37 @@ def test_what_numpys_sort_puts_first(of: Any, kind: str) -> None:
                 wanted = order.first(x, k, descending)
                 assert (found[1] == wanted[1]).all()
                 assert found[0].tobytes() == wanted[0].tobytes()
-            assert (stub.cpu("order").kth(x, k - 1) == order.kth(x, k - 1)).all()
+
+
+def _selected(op: str, x: np.ndarray, k: int = 0) -> np.ndarray:
+    values, places = np.empty(len(x), x.dtype), np.empty(len(x), np.int64)
+    write = stub.cpu("order").statistic(op, x.dtype)
+    assert write is not None and write(values, places, x, k)
+    assert values.tobytes() == np.take_along_axis(x, places[:, None], 1).tobytes()
+    return places
+
+
+@pytest.mark.parametrize("kind", ["many", "few", "constant", "ascending", "descending"])
+@pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
+def test_statistics_are_those_of_numpys_functions(of: Any, kind: str) -> None:
+    for sizes in (*SIZES[1:], (3, 511), (2, 512), (9, 127), (9, 128), (1, 20_000)):
+        x, n = _rows(sizes, of, kind), sizes[1]
+        wide = x.astype(np.float32) if of is gt.bfloat16 else x
+        for k in {0, 3, n // 2, n - 1} & {*range(n)}:
+            wanted = native._kth(HOST, wide, 1, k)[:, 0]
+            assert (_selected("kth", x, k) == wanted).all()
+        for op, ignores_nan in (("median", False), ("nanmedian", True)):
+            wanted = native._median(HOST, wide, 1, ignores_nan)[:, 0]
+            assert (_selected(op, x) == wanted).all()
+        assert (_selected("mode", x) == native._mode(HOST, wide, 1)[:, 0]).all()
+
+
+def test_statistics_of_rows_of_nan() -> None:
+    x = np.full((2, 200), np.nan, np.float32)
+    x[1, 150] = 3
+    assert _selected("median", x).tolist() == [0, 0]
+    assert _selected("nanmedian", x).tolist() == [0, 150]
+    assert _selected("mode", x).tolist() == [0, 150]
 
 
 @pytest.mark.parametrize("kind", ["many", "few", "constant", "ascending", "descending"])
@@ -118,7 +150,6 @@ def test_a_long_row_is_shared(of: Any) -> None:
                         found = stub.cpu("order").first(x, k, descending)
                         assert (found[1] == wanted[1]).all()
                         assert found[0].tobytes() == wanted[0].tobytes()
-                assert (stub.cpu("order").kth(x, k) == order.kth(x, k)).all()
     finally:
         gt.set_num_threads(before)
 
@@ -135,3 +166,20 @@ def test_topk_and_kthvalue_along_any_dimension(dim: int) -> None:
             assert (places.numpy() == wanted).all() and places.is_contiguous()
             assert (values.numpy() == np.take_along_axis(array, wanted, dim)).all()
         assert (gt.kthvalue(x, 9, dim).indices.numpy() == np.take(order, 8, dim)).all()
+        middle = (x.shape[dim] - 1) // 2
+        for _ in range(3):  # with and without the short cut
+            assert (gt.median(x, dim).indices.numpy() == np.take(order, middle, dim)).all()
+
+
+def test_mode_along_any_dimension_and_of_bool() -> None:
+    x = gt.randint(0, 4, (6, 7, 9)).transpose(0, 2)
+    wanted = {dim: native._mode(HOST, x.numpy(), dim) for dim in range(3)}
+    for dim, places in wanted.items():
+        for keepdim in (True, False, True):
+            values, indices = gt.mode(x, dim, keepdim)
+            shape = places.shape if keepdim else places.squeeze(dim).shape
+            assert indices.shape == shape and (indices.numpy() == places.reshape(shape)).all()
+            taken = np.take_along_axis(x.numpy(), places, dim)
+            assert (values.numpy() == taken.reshape(shape)).all()
+    values, indices = gt.mode(gt.tensor([[True, False, True], [False, True, False]]))
+    assert values.tolist() == [True, False] and indices.tolist() == [2, 2]

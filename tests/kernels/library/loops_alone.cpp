@@ -310,15 +310,20 @@ void run_others() {
       out.write("random", op);
     }
   for (int of : {u8, i16, u32, i64_, f16, bf16, f32, f64}) {
-    Memory x(R * C, of), first(R * 9, of), places(R * 9, i64_), kth(R, i64_);
+    Memory x(R * C, of), first(R * 9, of), places(R * 9, i64_);
     x.drawn(true);
     snprintf(name, sizeof name, "first %s", SHORT[of]);
     call("order", name,
          {{array_of(first, R, 9), array_of(places, R, 9), array_of(x, R, C)}, {1}, {}, 3, 1, 0});
     first.write("order", "first");
-    snprintf(name, sizeof name, "kth %s", SHORT[of]);
-    call("order", name, {{array_of(kth, R, 1), array_of(x, R, C)}, {C / 2}, {}, 2, 1, 0});
-    kth.write("order", "kth");
+    for (const char* op : {"kth", "median", "nanmedian", "mode"}) {
+      Memory value(R, of), place(R, i64_);
+      snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
+      call("order", name,
+           {{array_of(value, R, 1), array_of(place, R, 1), array_of(x, R, C)}, {C / 2}, {}, 3, 1,
+            0});
+      value.write("order", op), place.write("order", op);
+    }
     Memory sorted(R * C, of), order(R * C, i64_);
     snprintf(name, sizeof name, "sort %s", SHORT[of]);
     call("order", name,
@@ -385,6 +390,45 @@ void run_others() {
   }
 }
 
+void run_runs() {
+  char name[32];
+  for (int of : {b8, u8, i64_, f16, bf16, f32, f64}) {
+    const i64 n = R * C;
+    Memory x(n, of), before(n / 4096 + 2, i64_), numbers(n, i64_);
+    const Array from = array_of(x.drawn(true), 1, n), blocks = array_of(before, 1, before.count);
+    snprintf(name, sizeof name, "count %s", SHORT[of]);
+    call("unique", name, {{from, blocks}, {}, {}, 2, 0, 0});
+    const i64 total = ((i64*)before.data)[(n + 4095) / 4096];
+    Memory values(total, of), counts(total, i64_);
+    snprintf(name, sizeof name, "find %s", SHORT[of]);
+    call("unique", name,
+         {{array_of(values, 1, total), array_of(numbers, 1, n), array_of(counts, 1, total), from,
+           blocks}, {}, {}, 5, 0, 0});
+    for (const Memory* made : {&values, &numbers, &counts}) made->write("unique", "find");
+  }
+}
+
+void run_samples() {
+  const i64 n = R * C;
+  Memory first(n, f64), second(n, f64), places(n, i64_), out(n, f64), accepted(n, b8);
+  first.positive(), second.positive();
+  for (i64 k = 0; k < n; k++) {
+    ((i64*)places.data)[k] = n - 1 - k;
+    ((double*)first.data)[k] = floor(((double*)first.data)[k] * 50);
+    ((double*)second.data)[k] /= 10;
+  }
+  const Array to = array_of(out, 1, n), at = array_of(places, 1, n), is = array_of(accepted, 1, n);
+  const Array a = array_of(first, 1, n), b = array_of(second, 1, n);
+  call("counts", "poisson large", {{to, is, at, a}, {42, 7, 9}, {}, 4, 3, 0});
+  out.write("counts", "poisson"), accepted.write("counts", "poisson");
+  call("counts", "binomial large", {{to, is, at, a, b}, {42, 7, 9}, {}, 5, 3, 0});
+  out.write("counts", "binomial"), accepted.write("counts", "binomial");
+  call("counts", "poisson small", {{to, at, b}, {100, 42, 7}, {}, 3, 3, 0});
+  out.write("counts", "poisson");
+  call("counts", "binomial small", {{to, at, a, b}, {100, 42, 7}, {}, 4, 3, 0});
+  out.write("counts", "binomial");
+}
+
 }  // namespace
 
 int main() {
@@ -402,6 +446,6 @@ int main() {
   run_reductions();
   run_rows(f32), run_rows(f64), run_rows(f16), run_rows(bf16);
   run_recurrent(f32), run_recurrent(f64);
-  run_others();
+  run_others(), run_runs(), run_samples();
   return 0;
 }

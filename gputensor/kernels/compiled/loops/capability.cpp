@@ -14,6 +14,7 @@ namespace CAPABILITY {
   X(copy) \
   X(copy_pack) \
   X(copy_pieces) \
+  X(counts) \
   X(criterion) \
   X(ctc) \
   X(distance) \
@@ -44,6 +45,7 @@ namespace CAPABILITY {
   X(ternary) \
   X(triangle) \
   X(unary) \
+  X(unique) \
   X(where)
 
 #define DECLARE(NAME) extern const abi::Family NAME;

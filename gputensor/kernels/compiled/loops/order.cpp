@@ -1,4 +1,4 @@
-// Sorted rows; the first k elements of rows; the index of the k-th element.         family: order
+// Sorted rows; the first k elements, k-th element, median and mode of rows.          family: order
 //
 // Shapes   x (rows, n) dense; values and places (rows, k) dense, or (rows, n) if rows are sorted.
 // Types    real. An element and its index form one number: the upper half is a key with the order
@@ -72,6 +72,7 @@ template <class N> static void sort_by_insertion(N* x, i64 n) {
 }
 
 constexpr i64 SMALL = 24;  // number of elements below which insertion sort is used
+constexpr i64 MOST_INSERTED = 4;  // so many smallest numbers are found by insertion
 
 // Partition by the median of three: smaller numbers before it, larger numbers after it.
 template <class N> static i64 split(N* x, i64 n) {
@@ -110,8 +111,22 @@ template <class N> static void sort(N* x, i64 n, int left) {
   sort_by_insertion(x, n);
 }
 
+// Sort the smallest k of n numbers to the front.
+template <class N> static void select_by_insertion(N* x, i64 n, i64 k) {
+  sort_by_insertion(x, k);
+  for (i64 i = k; i < n; ++i) {
+    const N one = x[i];
+    if (one > x[k - 1]) continue;
+    i64 to = k - 1;
+    x[i] = x[to];
+    for (; to && x[to - 1] > one; --to) x[to] = x[to - 1];
+    x[to] = one;
+  }
+}
+
 // Move the smallest k of n numbers to the front, in any order. The k-th smallest is x[k - 1].
 template <class N> static void select(N* x, i64 n, i64 k) {
+  if (k <= MOST_INSERTED) return select_by_insertion(x, n, k);
   int left = most_splits(n);
   i64 place = k - 1;
   while (n > SMALL) {
@@ -241,6 +256,20 @@ template <class T> static i64 first_k(const Call& call) {
 // --- the k-th -----------------------------------------------------------------------------------
 
 constexpr int MOST_BITS = 11;  // the bits of a key that select its bin
+constexpr i64 FEW = 128, MANY = 512;  // from these numbers of elements on: bins; small bins
+constexpr i64 AT_ONCE = 1 << 12;
+
+constexpr i64 KEYS_AT_ONCE = 256;
+
+// Write the keys of the first KEYS_AT_ONCE of n elements, which vectorises. Returns their number.
+template <class T, class K> static inline i64 keys_of(const T* x, i64 n, K* keys) {
+  if (n >= KEYS_AT_ONCE) {
+    for (i64 i = 0; i < KEYS_AT_ONCE; ++i) keys[i] = key(x[i]);
+    return KEYS_AT_ONCE;
+  }
+  for (i64 i = 0; i < n; ++i) keys[i] = key(x[i]);
+  return n;
+}
 
 // Count the keys by their first bits to find the bin of the k-th key; only the elements of this bin
 // are kept.
@@ -248,47 +277,103 @@ template <class T> static i64 place_of_kth(const T* x, i64 n, i64 k, void* room)
   typedef typename key_of<T>::type K;
   typedef typename placed<K>::type N;
   N* kept = (N*)room;
-  const int bits = n > 1 << MOST_BITS ? MOST_BITS : 8, rest = 8 * sizeof(K) - bits;
+  if (n < FEW) {
+    for (i64 i = 0; i < n; ++i) kept[i] = with_place(key(x[i]), i);
+    select(kept, n, k + 1);
+    return (u32)kept[k];
+  }
+  const int bits = n > MANY ? MOST_BITS : 8, rest = 8 * sizeof(K) - bits;
   u32 counts[1 << MOST_BITS];
   memset(counts, 0, sizeof(u32) << bits);
-  for (i64 i = 0; i < n; ++i) ++counts[key(x[i]) >> rest];
+  K keys[KEYS_AT_ONCE];
+  for (i64 begin = 0; begin < n; begin += KEYS_AT_ONCE) {
+    const i64 some = keys_of(x + begin, n - begin, keys);
+    for (i64 i = 0; i < some; ++i) ++counts[keys[i] >> rest];
+  }
   K bin = 0;
   for (; k >= counts[bin]; ++bin) k -= counts[bin];
   i64 count = 0;
-  for (i64 i = 0; i < n; ++i) {
-    const K one = key(x[i]);
-    kept[count] = with_place(one, i);
-    count += one >> rest == bin;
+  for (i64 begin = 0; begin < n; begin += KEYS_AT_ONCE) {
+    const i64 some = keys_of(x + begin, n - begin, keys);
+    for (i64 i = 0; i < some; ++i) {
+      kept[count] = with_place(keys[i], begin + i);
+      count += keys[i] >> rest == bin;
+    }
   }
   select(kept, count, k + 1);
   return (u32)kept[k];
 }
 
-struct Kth { const char* x; i64* places; i64 n, k; bool has_failed; };
-
-template <class T> static void kth_rows(void* context, i64 first, i64 last) {
-  Kth& f = *(Kth*)context;
-  void* room = malloc((f.n + 1) * sizeof(typename placed<typename key_of<T>::type>::type));
-  if (!room) {
-    __atomic_store_n(&f.has_failed, true, __ATOMIC_RELAXED);
-    return;
+template <class T> static inline bool is_nan(T x) {
+  if constexpr (is_half<T>) {
+    return to_float(x) != to_float(x);
+  } else {
+    return x != x;
   }
-  for (i64 row = first; row < last; ++row)
-    f.places[row] = place_of_kth((const T*)f.x + row * f.n, f.n, f.k, room);
-  free(room);
 }
 
-// Arrays: places (rows), x. Numbers: k, from 0 on.
-template <class T> static i64 kth(const Call& call) {
-  Kth f = {call.array[1].data, (i64*)call.array[0].data, call.array[1].shape[1], call.integer[0]};
-  call.share(kth_rows<T>, &f, call.array[1].shape[0], LONG / 4 / f.n + 1);
-  return f.has_failed ? OUT_OF_MEMORY : 0;
+// The lower one of two medians. A NaN is the median unless it is ignored.
+template <class T> static i64 place_of_median(const T* x, i64 n, bool ignores_nan, void* room) {
+  i64 nans = 0;
+  for (i64 begin = 0; begin < n; begin += AT_ONCE) {
+    u32 some = 0;  // counters of 32 bits vectorise better
+    const i64 end = begin + AT_ONCE < n ? begin + AT_ONCE : n;
+    for (i64 i = begin; i < end; ++i) some += is_nan(x[i]);
+    nans += some;
+  }
+  if (nans && !ignores_nan) {
+    i64 first = 0;
+    while (!is_nan(x[first])) ++first;
+    return first;
+  }
+  return place_of_kth(x, n, nans < n ? (n - nans - 1) / 2 : 0, room);
+}
+
+enum Statistic { KTH, MEDIAN, NANMEDIAN };
+
+struct Selection {
+  const char* x;
+  char* values;
+  i64* places;
+  i64 n, k;
+  bool has_failed;
+};
+
+template <class T, Statistic S> static void select_in_rows(void* context, i64 first, i64 last) {
+  typedef typename placed<typename key_of<T>::type>::type N;
+  Selection& s = *(Selection*)context;
+  N few[ON_STACK];
+  void* room = s.n < ON_STACK ? few : malloc((s.n + 1) * sizeof(N));
+  if (!room) {
+    __atomic_store_n(&s.has_failed, true, __ATOMIC_RELAXED);
+    return;
+  }
+  for (i64 row = first; row < last; ++row) {
+    const T* x = (const T*)s.x + row * s.n;
+    const i64 place = S == KTH ? place_of_kth(x, s.n, s.k, room)
+                               : place_of_median(x, s.n, S == NANMEDIAN, room);
+    s.places[row] = place, ((T*)s.values)[row] = x[place];
+  }
+  if (room != few) free(room);
+}
+
+// Arrays: values (rows), places (rows), x. Numbers: k, from 0 on.
+template <class T, Statistic S> static i64 select_all(const Call& call) {
+  const abi::Array& x = call.array[2];
+  Selection s = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1],
+                 call.integer[0]};
+  call.share(select_in_rows<T, S>, &s, x.shape[0], LONG / 4 / s.n + 1);
+  return s.has_failed ? OUT_OF_MEMORY : 0;
 }
 
 #include "radix.h"
+#include "mode.h"
 
 static const abi::FunctionEntry functions[] = {
-#define X(T) {"first " #T, first_k<T>}, {"kth " #T, kth<T>}, {"sort " #T, sort_all<T>},
+#define X(T) \
+  {"first " #T, first_k<T>}, {"sort " #T, sort_all<T>}, {"mode " #T, mode_all<T>}, \
+  {"kth " #T, select_all<T, KTH>}, {"median " #T, select_all<T, MEDIAN>}, \
+  {"nanmedian " #T, select_all<T, NANMEDIAN>},
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(bf16) X(f32) X(f64)
 #undef X
 };

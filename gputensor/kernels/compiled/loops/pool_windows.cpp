@@ -1,13 +1,13 @@
 // out[n, c, window] = the maximum of a window and its index, or the mean; weighted sums of
 // elements.                                                                           family: pool
-// Calls    max_pool(x, values, places, windows)
-//          avg_pool(x, out, windows, include_pad, divisor or 0)
+// Calls    max_pool(x, values, places, windows, spatial dimensions)
+//          avg_pool(x, out, windows, spatial dimensions, include_pad, divisor or 0)
 //          adaptive_avg_pool(x, out), adaptive_max_pool(x, out, places): one window of x for each
 //          element of out
 //          max_pool_backward(grad, places, out): dense planes of grad, and of out
 //          line(x, out, at, by, has_gaps): lines of an image resampled to another length
-//          Arrays of pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the
-//          padding and the dilation of d, h and w.
+//          Other arrays of pools are (n, c, d, h, w), of any strides; windows: the kernel, the
+//          step, the padding and the dilation of d, h and w.
 // Types    maxima: integers, f32 and f64; means and gradients: f32 and f64.
 // Numbers  the first of equal elements; the last NaN.
 // Order    a window's elements are added in row-major order. One thread computes a row of windows,
@@ -15,6 +15,7 @@
 //          the columns, SHORT at a time. Gradients are added to an element in the order of its
 //          windows.
 #include "turn.h"
+#include "volume.h"
 
 #include <stdlib.h>
 
@@ -207,11 +208,16 @@ template <class Of, class T> void units(void* context, i64 first, i64 last) {
   }
 }
 
+// Numbers: kernel, steps, pads and dilations of three dimensions; the number of spatial dimensions
+// of the arrays; for averages, whether padding counts, and the divisor.
 template <template <class> class Of, class T> i64 pooled(const Call& call) {
   const bool has_places = Of<T>::HAS_PLACES;
-  const abi::Array &x = call.array[0], &out = call.array[1];
-  const abi::Array& places = call.array[has_places ? 2 : 1];
-  if (x.ndim != 5 || out.ndim != 5 || places.ndim != 5 || out.dtype != x.dtype) return 1;
+  const i64 spatial = call.integer[12];
+  for (int k = 0; k < call.n_arrays; ++k)
+    if (call.array[k].ndim < spatial || call.array[k].ndim > spatial + 2) return 1;
+  const Volume x(call.array[0], spatial), out(call.array[1], spatial);
+  const Volume places(call.array[has_places ? 2 : 1], spatial);
+  if (out.dtype != x.dtype) return 1;
   if (has_places && places.dtype != abi::i64_) return 1;
   Pool p;
   p.x = x.data, p.out = out.data, p.places = places.data;
@@ -227,8 +233,8 @@ template <template <class> class Of, class T> i64 pooled(const Call& call) {
   p.channels = x.shape[1];
   p.channel = x.stride[1], p.channel_to = out.stride[1], p.channel_place = places.stride[1];
   p.sample = x.stride[0], p.sample_to = out.stride[0], p.sample_place = places.stride[0];
-  p.counts_pad = !has_places && call.integer[12];
-  p.divisor = has_places ? 1 : call.integer[13];
+  p.counts_pad = !has_places && call.integer[13];
+  p.divisor = has_places ? 1 : call.integer[14];
   p.has_lanes = p.channels > 1 && p.channel == x.itemsize && p.along[2].stride != x.itemsize;
   const i64 lanes = p.has_lanes ? p.channels : p.along[2].out, count = out.size / lanes;
   const i64 each = TAPS / (lanes * taps);

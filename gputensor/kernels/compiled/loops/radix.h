@@ -131,14 +131,20 @@ template <class T> static void sort_row(const Radix& r, i64 row, char* memory) {
   for (i64 i = 0; places && i < n; ++i) places[i] = sorted[i].place;
 }
 
+// The bytes of memory that sort_row needs.
+template <class T> static inline i64 memory_of_sort(i64 n) {
+  if (n < SHORT_ROW) return 0;
+  const i64 each = sizeof(typename key_of<T>::type) == 8 ? sizeof(Apart) : sizeof(u64);
+  return (sizeof(u32) * MOST_DIGITS << DIGIT) + 2 * n * each;
+}
+
 template <class T> static void sort_rows(void* context, i64 first, i64 last) {
   Radix& r = *(Radix*)context;
   if (r.n < SHORT_ROW) {
     for (i64 row = first; row < last; ++row) sort_short_row<T>(r, row);
     return;
   }
-  const i64 each = sizeof(typename key_of<T>::type) == 8 ? sizeof(Apart) : sizeof(u64);
-  char* memory = (char*)malloc((sizeof(u32) * MOST_DIGITS << DIGIT) + 2 * r.n * each);
+  char* memory = (char*)malloc(memory_of_sort<T>(r.n));
   if (!memory) {
     __atomic_store_n(&r.has_failed, true, __ATOMIC_RELAXED);
     return;

@@ -2,12 +2,13 @@
 // Shapes   sequence (rows, n), or (1, n) for all rows; x and out (rows, m); dense.
 // Types    sequence and x real, of one type; out i64 or i32.
 // Numbers  right. A comparison with NaN moves the element to the right.
-// Speed    several binary searches run in parallel, without branches.
+// Speed    many binary searches run in parallel, without branches: one search waits for its loads.
 #include "capability.h"
 
 namespace CAPABILITY {
 
-constexpr i64 BESIDE = 4, SEARCHED = 1 << 12;  // elements in parallel; elements per thread
+constexpr int MANY = 64, SOME = 8;   // elements that are searched in parallel
+constexpr i64 SEARCHED = 1 << 12;  // elements per thread
 
 struct Search {
   const char *sequence, *x;
@@ -17,42 +18,62 @@ struct Search {
   bool is_right, is_narrow;
 };
 
-template <class T> static inline bool belongs_after(T value, T x, bool is_right) {
-  typedef typename acc_of<T>::type A;
-  const A a = cast<A>(value), b = cast<A>(x);
-  return is_right ? !(a > b) : !(a >= b);
+template <class A> static inline bool belongs_after(A value, A x, bool is_right) {
+  return is_right ? !(value > x) : !(value >= x);
 }
 
-template <class T, bool RIGHT, int N>
+// I: an integer type for the indices of the sequence. The loops over k are apart so that the
+// compiler vectorises them.
+template <class T, bool RIGHT, class I, int N>
 static inline void halve(const Search& s, const T* sequence, const T* x, i64* found) {
-  i64 low[N] = {}, high[N];
-  for (int k = 0; k < N; ++k) high[k] = s.n;
+  typedef typename acc_of<T>::type A;
+  I low[N] = {}, left[N];  // the number of elements from `low` on that are still to be searched
+  I at[N];
+  A value[N], wanted[N];
+  const I last = (I)(s.n - 1);
+  for (int k = 0; k < N; ++k) left[k] = (I)s.n, wanted[k] = cast<A>(x[k]);
   for (int step = 0; step < s.halvings; ++step) {
-#pragma GCC unroll 4
     for (int k = 0; k < N; ++k) {
-      const i64 middle = (low[k] + high[k]) >> 1, at = middle < s.n ? middle : s.n - 1;
-      const bool goes_on = (low[k] < high[k]) & belongs_after(sequence[at], x[k], RIGHT);
-      const i64 mask = -(i64)goes_on;
-      low[k] += (middle + 1 - low[k]) & mask;
-      high[k] += (middle - high[k]) & ~mask;
+      const I middle = low[k] + (left[k] >> 1);
+      at[k] = middle < last ? middle : last;
+    }
+    for (int k = 0; k < N; ++k) value[k] = cast<A>(sequence[at[k]]);
+    for (int k = 0; k < N; ++k) {
+      const I half = left[k] >> 1;
+      const bool goes_on = (left[k] > 0) & belongs_after(value[k], wanted[k], RIGHT);
+      low[k] = goes_on ? low[k] + half + 1 : low[k];
+      left[k] = goes_on ? left[k] - half - 1 : half;
     }
   }
   for (int k = 0; k < N; ++k) found[k] = low[k];
 }
 
+// Search elements beside each other, as many as there are. Returns their number.
+template <class T, bool RIGHT>
+static inline i64 find(const Search& s, const T* sequence, const T* x, i64 n, i64* found) {
+  if (s.n >= 1ll << 30) {
+    halve<T, RIGHT, i64, 1>(s, sequence, x, found);
+    return 1;
+  }
+  if (n >= MANY) {
+    halve<T, RIGHT, i32, MANY>(s, sequence, x, found);
+    return MANY;
+  }
+  if (n >= SOME) {
+    halve<T, RIGHT, i32, SOME>(s, sequence, x, found);
+    return SOME;
+  }
+  halve<T, RIGHT, i32, 1>(s, sequence, x, found);
+  return 1;
+}
+
 template <class T, bool RIGHT> static void search_some(const Search& s, i64 first, i64 last) {
-  i64 found[BESIDE];
+  i64 found[MANY];
   for (i64 i = first; i < last;) {
     const i64 row = i / s.m, end = (row + 1) * s.m < last ? (row + 1) * s.m : last;
     const T* sequence = (const T*)s.sequence + row * s.row_step;
-    for (; i < end;) {
-      const T* x = (const T*)s.x + i;
-      const i64 count = end - i >= BESIDE ? BESIDE : 1;
-      if (count == BESIDE) {
-        halve<T, RIGHT, BESIDE>(s, sequence, x, found);
-      } else {
-        halve<T, RIGHT, 1>(s, sequence, x, found);
-      }
+    while (i < end) {
+      const i64 count = find<T, RIGHT>(s, sequence, (const T*)s.x + i, end - i, found);
       for (i64 k = 0; k < count; ++k, ++i) {
         if (s.is_narrow) {
           ((i32*)s.out)[i] = (i32)found[k];
