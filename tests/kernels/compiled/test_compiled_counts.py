@@ -23,7 +23,7 @@ _random = np.random.default_rng(0)
 
 def _drawn(seed: int, draw: Any, *given: Any) -> tuple[Any, Any]:
     generator = gt.Generator().manual_seed(seed)
-    return draw(*given, generator).numpy(), generator.get_state()
+    return draw(*given, generator).numpy(), generator.mark()
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 255, 256, 257, 20_001])
