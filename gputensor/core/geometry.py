@@ -118,13 +118,15 @@ class Geometry:
         itemsize = element.itemsize
         self.nbytes = nbytes = numel * itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
-        self.is_contiguous = is_dense or numel == 0
+        self.is_contiguous = is_contiguous = is_dense or numel == 0
+        if is_contiguous:
+            self.is_non_overlapping_and_dense = True
         # True if all strides are row-major. is_contiguous ignores the strides of dimensions of size
         # 0 and 1; this attribute does not.
         self.is_row_major = is_row_major if numel else strides == contiguous_strides(sizes)
         # True if NumPy itself allocates the memory of CPU tensors with this layout.
         is_small = nbytes < ALIGNED_FROM_BYTES
-        self.in_numpy = self.is_contiguous and is_small and not element.is_float8
+        self.in_numpy = is_contiguous and is_small and not element.is_float8
         self.views = {}
 
     if not TYPE_CHECKING:
@@ -150,7 +152,7 @@ _AT_FIRST_USE: dict[str, Callable[[Geometry], Any]] = {
     "is_channels_last": lambda g: _is_dense_in(g, channels_last),
     "is_channels_last_3d": lambda g: _is_dense_in(g, channels_last_3d),
     "is_non_overlapping_and_dense": lambda g: (
-        g.is_contiguous or g.extent == g.numel and _dense_in_some_order(g.sizes, g.strides)
+        g.extent == g.numel and _dense_in_some_order(g.sizes, g.strides)
     ),
     "suggested_format": lambda g: _suggested_format(g.sizes, g.strides),
 }

@@ -52,8 +52,9 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     running = 1
     for size in reversed(sizes):
         strides.append(running)
-        running *= size if size > 1 else 1
-    return tuple(reversed(strides))
+        running *= size or 1
+    strides.reverse()
+    return tuple(strides)
 
 
 def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:
