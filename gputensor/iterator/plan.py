@@ -374,14 +374,10 @@ def build_reduction(
 
     # The output's strides over the input's sizes are 0 along reduced dimensions.
     out_strides = iter(made.geometry.stride_bytes)
-    seen = []
-    for d in range(len(sizes)):
-        if d in reduced:
-            seen.append(0)
-            if keepdim:
-                next(out_strides)
-        else:
-            seen.append(next(out_strides))
+    if keepdim:
+        seen = [0 if d in reduced else s for d, s in enumerate(out_strides)]
+    else:
+        seen = [0 if d in reduced else next(out_strides) for d in range(len(sizes))]
     walks = [tuple(seen), source.stride_bytes]
     order = dimension_order(sizes, walks, n_reduced=1)
     plan.shape, strides = coalesce(sizes, walks, order)
