@@ -52,7 +52,7 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     running = 1
     for size in reversed(sizes):
         strides.append(running)
-        running *= size or 1
+        running *= size if size > 1 else 1
     strides.reverse()
     return tuple(strides)
 

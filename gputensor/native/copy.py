@@ -80,8 +80,10 @@ def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
     """Make the function of a copy to a row-major tensor without building a plan: on the CPU, or
     from a cached function of the same dtypes and device. Return None if this is not possible."""
     alike = _likeness(to, src)
-    if alike is None or to._device is CPU:
-        return alike and _on_host(to._geometry, src._geometry)
+    if alike is None:
+        return None
+    if to._device is CPU:
+        return _on_host(to._geometry, src._geometry)
     model = table.plans.get(alike)
     if model is None:
         return None
@@ -329,6 +331,9 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
     return missing.ask_inplace(operators.copy_, made, src, non_blocking)
 
 
+_PLAIN_KEYS = (CPU_KEYS, short_cuda.CUDA_KEYS)
+
+
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
     # The call of copy_ is inlined (bench/host/overhead.py), because every copy to another layout
     # calls clone.
@@ -342,9 +347,10 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
 
 
 def _fresh(self: Tensor, memory_format: memory_format | None) -> Tensor:
-    """Call empty_like. If plain calls lead directly to this project's kernels, do their work."""
+    """Call empty_like. If a plain call leads directly to this project's kernels, do their work."""
     if (
-        memory_format is formats.contiguous_format and shortcuts.is_plain_thread()
+        memory_format is formats.contiguous_format and self._keys in _PLAIN_KEYS
+        and shortcuts.is_plain_thread()
         and shortcuts.comes_straight(operators.empty_like, empty_like, self._device.type)
         and shortcuts.comes_straight(operators.empty_memory_format, empty, self._device.type)
     ):  # fmt: skip
