@@ -7,9 +7,9 @@ TensorImpl.h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 from . import dtype as _dtypes, errors
 from .memory_format import (
@@ -101,7 +101,8 @@ class Geometry:
 
     def __init__(self, sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> None:
         self.sizes, self.strides, self.dtype = sizes, strides, element
-        self.ndim = len(sizes)
+        self.shape = Size(sizes)
+        self.ndim = ndim = len(sizes)
         numel, last = 1, 0
         is_dense = is_row_major = True
         for size, stride in zip(reversed(sizes), reversed(strides)):
@@ -111,7 +112,7 @@ class Geometry:
                 is_dense = is_dense and size == 1
             numel *= size
             last += (size - 1) * stride
-        if len(sizes) > MOST_DIMS or numel.bit_length() > 63:
+        if ndim > MOST_DIMS or numel.bit_length() > 63:
             raise errors.too_large(sizes)
         self.numel = numel
         self.extent = last + 1 if numel else 0
@@ -119,43 +120,28 @@ class Geometry:
         self.nbytes = nbytes = numel * itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
         self.is_contiguous = is_contiguous = is_dense or numel == 0
-        if is_contiguous:
-            self.is_non_overlapping_and_dense = True
         # True if all strides are row-major. is_contiguous ignores the strides of dimensions of size
         # 0 and 1; this attribute does not.
         self.is_row_major = is_row_major if numel else strides == contiguous_strides(sizes)
+        self.is_channels_last = ndim == 4 and _is_dense_in(sizes, strides, channels_last)
+        self.is_channels_last_3d = ndim == 5 and _is_dense_in(sizes, strides, channels_last_3d)
+        self.is_non_overlapping_and_dense = (
+            is_contiguous or self.extent == numel and _dense_in_some_order(sizes, strides)
+        )
+        has_formats = 4 <= ndim <= 5
+        self.suggested_format = (
+            _suggested_format(sizes, strides) if has_formats else contiguous_format
+        )
         # True if NumPy itself allocates the memory of CPU tensors with this layout.
         is_small = nbytes < ALIGNED_FROM_BYTES
         self.in_numpy = is_contiguous and is_small and not element.is_float8
         self.views = {}
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Compute an attribute that many geometries never need, at its first use."""
-            compute = _AT_FIRST_USE.get(name)
-            if compute is None:
-                raise AttributeError(name)
-            found = compute(self)
-            setattr(self, name, found)
-            return found
 
     def __repr__(self) -> str:
         return f"Geometry({self.dtype.short}{list(self.sizes)}, strides={list(self.strides)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (geometry, (self.sizes, self.strides, self.dtype))
-
-
-_AT_FIRST_USE: dict[str, Callable[[Geometry], Any]] = {
-    "shape": lambda g: Size(g.sizes),
-    "is_channels_last": lambda g: _is_dense_in(g, channels_last),
-    "is_channels_last_3d": lambda g: _is_dense_in(g, channels_last_3d),
-    "is_non_overlapping_and_dense": lambda g: (
-        g.extent == g.numel and _dense_in_some_order(g.sizes, g.strides)
-    ),
-    "suggested_format": lambda g: _suggested_format(g.sizes, g.strides),
-}
 
 
 # Note [Interned geometries] Each layout of a dtype has one object as long as anything refers to it,
@@ -229,12 +215,9 @@ def reduced_sizes(sizes: Sizes, dims: Container[int], keepdim: bool) -> Sizes:
     return tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
 
 
-def _is_dense_in(given: Geometry, form: memory_format) -> bool:
+def _is_dense_in(sizes: Sizes, strides: Sizes, form: memory_format) -> bool:
     """True if, in the format's order of dimensions, each stride is the product of the previous
     sizes. A dimension of size 1 may have any stride."""
-    sizes, strides = given.sizes, given.strides
-    if len(sizes) != form.rank:
-        return False
     expected = 1
     for dim in form.order or ():
         if sizes[dim] != 1:
