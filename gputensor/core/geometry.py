@@ -102,38 +102,39 @@ class Geometry:
     def __init__(self, sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> None:
         self.sizes, self.strides, self.dtype = sizes, strides, element
         self.shape = Size(sizes)
-        self.ndim = len(sizes)
+        self.ndim = ndim = len(sizes)
         numel, last = 1, 0
-        for size, stride in zip(sizes, strides):
+        is_dense = is_row_major = True
+        for size, stride in zip(reversed(sizes), reversed(strides)):
+            if stride != numel:
+                is_row_major = False
+                # A dimension of size 1 may have any stride.
+                is_dense = is_dense and size == 1
             numel *= size
             last += (size - 1) * stride
-        if len(sizes) > MOST_DIMS or numel.bit_length() > 63:
+        if ndim > MOST_DIMS or numel.bit_length() > 63:
             raise errors.too_large(sizes)
         self.numel = numel
         self.extent = last + 1 if numel else 0
-        self.nbytes = numel * element.itemsize
         itemsize = element.itemsize
+        self.nbytes = nbytes = numel * itemsize
         self.stride_bytes = tuple([s * itemsize for s in strides])
-        self.is_contiguous = numel == 0 or _dense_in_order(
-            sizes, strides, reversed(range(self.ndim))
-        )
+        self.is_contiguous = is_contiguous = is_dense or numel == 0
         # True if all strides are row-major. is_contiguous ignores the strides of dimensions of size
         # 0 and 1; this attribute does not.
-        self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
-        self.is_channels_last = self.ndim == 4 and _dense_in_order(
-            sizes, strides, channels_last.order
-        )
-        self.is_channels_last_3d = self.ndim == 5 and _dense_in_order(
-            sizes, strides, channels_last_3d.order
-        )
+        self.is_row_major = is_row_major if numel else strides == contiguous_strides(sizes)
+        self.is_channels_last = ndim == 4 and _is_dense_in(sizes, strides, channels_last)
+        self.is_channels_last_3d = ndim == 5 and _is_dense_in(sizes, strides, channels_last_3d)
         self.is_non_overlapping_and_dense = (
-            self.is_contiguous or self.is_channels_last or self.is_channels_last_3d
-            or _dense_in_some_order(sizes, strides)
-        )  # fmt: skip
-        self.suggested_format = _suggested_format(sizes, strides)
+            is_contiguous or self.extent == numel and _dense_in_some_order(sizes, strides)
+        )
+        has_formats = 4 <= ndim <= 5
+        self.suggested_format = (
+            _suggested_format(sizes, strides) if has_formats else contiguous_format
+        )
         # True if NumPy itself allocates the memory of CPU tensors with this layout.
-        is_small = self.nbytes < ALIGNED_FROM_BYTES
-        self.in_numpy = self.is_contiguous and is_small and not element.is_float8
+        is_small = nbytes < ALIGNED_FROM_BYTES
+        self.in_numpy = is_contiguous and is_small and not element.is_float8
         self.views = {}
 
     def __repr__(self) -> str:
@@ -214,11 +215,11 @@ def reduced_sizes(sizes: Sizes, dims: Container[int], keepdim: bool) -> Sizes:
     return tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
 
 
-def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
-    """True if, along `order`, each stride is the product of the previous sizes. A dimension of size
-    1 may have any stride."""
+def _is_dense_in(sizes: Sizes, strides: Sizes, form: memory_format) -> bool:
+    """True if, in the format's order of dimensions, each stride is the product of the previous
+    sizes. A dimension of size 1 may have any stride."""
     expected = 1
-    for dim in order:
+    for dim in form.order or ():
         if sizes[dim] != 1:
             if strides[dim] != expected:
                 return False

@@ -53,7 +53,8 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     for size in reversed(sizes):
         strides.append(running)
         running *= size if size > 1 else 1
-    return tuple(reversed(strides))
+    strides.reverse()
+    return tuple(strides)
 
 
 def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:

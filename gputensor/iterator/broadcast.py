@@ -30,14 +30,13 @@ def common_sizes(op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[A
     outputs: outputs that cannot be resized, to which inputs are broadcast.
     Raises: ShapeError naming the first two arguments that do not broadcast with each other.
     """
-    sizes: Sizes = ()
+    sizes: Sizes | None = None
     for x in (*outputs, *inputs):
-        if type(x) is tuple and sizes != x[0].sizes:
-            found = broadcast_sizes(sizes, x[0].sizes)
-            if found is None:
+        if type(x) is tuple and sizes != (own := x[0].sizes):
+            sizes = own if sizes is None else broadcast_sizes(sizes, own)
+            if sizes is None:
                 raise _mismatch(op, config, outputs, inputs)
-            sizes = found
-    return sizes
+    return sizes or ()
 
 
 def _mismatch(

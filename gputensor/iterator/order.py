@@ -58,14 +58,14 @@ def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
     If a dimension has size 0, strides of other dimensions are 0, except in row-major order.
     """
     ndim = len(shape)
+    if order == list(range(ndim - 1, -1, -1)):
+        return contiguous_strides(shape)
     strides = [0] * ndim
     running = 1
-    is_row_major = True
-    for i, dim in enumerate(order):
-        is_row_major = is_row_major and dim == ndim - 1 - i
+    for dim in order:
         strides[dim] = running
         running *= shape[dim]
-    return contiguous_strides(shape) if is_row_major else tuple(strides)
+    return tuple(strides)
 
 
 def dense_strides_like(geometry: Geometry) -> Sizes:

@@ -24,7 +24,6 @@ from .operands import (
 )  # fmt: skip
 from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
-from .split import MAX_32BIT, can_use_32bit
 
 # Strides in bytes of one-dimensional iterations. _DENSE: over dense memory, by item size. _STAY:
 # over one repeated element.
@@ -62,8 +61,7 @@ class Plan:
 
     __slots__ = (
         "op", "config", "sizes", "common_dtype", "device", "outputs", "dtypes", "shape",
-        "stride_bytes", "numel", "n_outputs", "n_reduced", "scalar_operands", "can_use_32bit",
-        "elementwise_dense",
+        "stride_bytes", "numel", "n_outputs", "n_reduced", "scalar_operands", "elementwise_dense",
     )  # fmt: skip
 
     op: str
@@ -79,7 +77,6 @@ class Plan:
     n_outputs: int
     n_reduced: int
     scalar_operands: Sizes
-    can_use_32bit: bool
     elementwise_dense: bool
 
     def __repr__(self) -> str:
@@ -158,7 +155,6 @@ def over_sizes(model: Plan, shape: Geometry) -> Plan:
     plan, numel = _adapted(model, shape), shape.numel
     plan.elementwise_dense = True
     plan.shape, plan.stride_bytes = (numel,), model.stride_bytes
-    plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
     return plan
 
 
@@ -172,7 +168,6 @@ def over_rows(model: Plan, shape: Geometry, inner: int) -> Plan:
     plan.shape = (inner, shape.numel // inner)
     strides = [s and (s[0], s[0] * inner if s[1] else 0) for s in model.stride_bytes]
     plan.stride_bytes = tuple(strides)
-    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
     return plan
 
 
@@ -184,7 +179,6 @@ def over_strides(model: Plan, to: Geometry, source: Geometry) -> Plan:
     order = list(range(to.ndim - 1, -1, -1))
     plan.shape, strides = coalesce(to.sizes, [to.stride_bytes, source.stride_bytes], order)
     plan.stride_bytes = tuple(strides)
-    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
     return plan
 
 
@@ -214,35 +208,29 @@ def _dense_walk(
     instead of taking the fast path; for row-major operands the result is the same. Source:
     compute_fast_setup_type.
     """
-    model: Any = None
+    layouts: list[Geometry] = []
     has_scalars = has_numbers
-    is_contiguous = is_channels_last = is_one_layout = True
     for g in known:
-        if g is model:
-            continue
         if g.sizes != sizes:
             if g.ndim:
                 return None
             has_scalars = True
-        elif model is None:
-            model = g
-            is_contiguous, is_channels_last = g.is_contiguous, g.is_channels_last
-            is_one_layout = g.is_non_overlapping_and_dense
-        else:
-            is_contiguous = is_contiguous and g.is_contiguous
-            is_channels_last = is_channels_last and g.is_channels_last
-            is_like = g.is_non_overlapping_and_dense and g.strides == model.strides
-            is_one_layout = is_one_layout and is_like
-    if is_contiguous:
+        elif g not in layouts:
+            layouts.append(g)
+    if all([g.is_contiguous for g in layouts]):
         row_major = contiguous_strides(sizes)
-        if model is None or not sizes or not has_scalars:
+        if not layouts or not sizes or not has_scalars:
             return row_major
-        return row_major if is_one_layout and model.strides == row_major and model.numel else None
+        is_row_major = all([g.strides == row_major for g in layouts]) and layouts[0].numel
+        return row_major if is_row_major else None
     if has_scalars or config.enforce_linear_iteration:
         return None
-    if is_channels_last:
+    first = layouts[0]
+    if not first.is_non_overlapping_and_dense:
+        return None
+    if first.is_channels_last and all([g.is_channels_last for g in layouts]):
         return strides_for("", sizes, channels_last)
-    return model.strides if is_one_layout else None
+    return first.strides if all([g.strides == first.strides for g in layouts]) else None
 
 
 def _cast_strides(
@@ -260,16 +248,14 @@ def _cast_strides(
     config, common = plan.config, plan.common_dtype
     if config.promote_from is None or KEEP in actions:
         return None
-    known = [x[0] for x in inputs[: config.promote_from] if type(x) is tuple]
-    is_cast = False
-    for x in inputs[config.promote_from :]:
-        if type(x) is tuple:
-            g = x[0]
-            if g.dtype is not common and not g.is_non_overlapping_and_dense:
-                g, is_cast = geometry(g.sizes, dense_strides_like(g), common), True
-            known.append(g)
-    if not is_cast:
+    promoted = [x[0] for x in inputs[config.promote_from :] if type(x) is tuple]
+    if all([g.dtype is common or g.is_non_overlapping_and_dense for g in promoted]):
         return None
+    known = [x[0] for x in inputs[: config.promote_from] if type(x) is tuple]
+    for g in promoted:
+        if g.dtype is not common and not g.is_non_overlapping_and_dense:
+            g = geometry(g.sizes, dense_strides_like(g), common)
+        known.append(g)
     strides = _dense_walk(config, plan.sizes, known, has_numbers)
     if strides is not None:
         return strides
@@ -307,9 +293,6 @@ def _lay_out_dense(
     plan.shape = (numel,) if sizes else ()
     plan.elementwise_dense = is_elementwise
     _finish(plan, made, elements, strides, numel)
-    # Short iterations need no check: an element has at most 16 bytes, so all their offsets fit 32
-    # bits.
-    plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
 
 
 def _lay_out_strided(
@@ -349,7 +332,6 @@ def _lay_out_strided(
             strides.insert(i, None)
     plan.elementwise_dense = _is_one_dense_layout(layouts)
     _finish(plan, made, elements, strides, made[0].geometry.numel)
-    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
 
 
 def _is_one_dense_layout(layouts: list[Geometry]) -> bool:
@@ -392,19 +374,14 @@ def build_reduction(
 
     # The output's strides over the input's sizes are 0 along reduced dimensions.
     out_strides = iter(made.geometry.stride_bytes)
-    seen = []
-    for d in range(len(sizes)):
-        if d in reduced:
-            seen.append(0)
-            if keepdim:
-                next(out_strides)
-        else:
-            seen.append(next(out_strides))
+    if keepdim:
+        seen = [0 if d in reduced else s for d, s in enumerate(out_strides)]
+    else:
+        seen = [0 if d in reduced else next(out_strides) for d in range(len(sizes))]
     walks = [tuple(seen), source.stride_bytes]
     order = dimension_order(sizes, walks, n_reduced=1)
     plan.shape, strides = coalesce(sizes, walks, order)
     _finish(plan, [made], [out_dtype, source.dtype], strides, source.numel)
-    plan.can_use_32bit = can_use_32bit(plan.shape, plan.stride_bytes)
     plan.elementwise_dense = False
     plan.n_reduced = _leading_zeros(strides[0]) if reduced else 0
     return plan

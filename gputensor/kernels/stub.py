@@ -76,6 +76,7 @@ def _public(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
+@functools.lru_cache(1 << 11)
 def cpu_loop(
     family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype
 ) -> Callable[..., Any]:

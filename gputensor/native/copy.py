@@ -31,6 +31,7 @@ from ..tensor.tensor import Tensor
 from ..structured import float8, missing, transfer
 from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
+from .factory import empty, empty_like
 from .resize import resize_
 
 # --- copy_ ----------------------------------------------------------------------------------------
@@ -45,10 +46,10 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
     run = table.plans.get(key)
     if run is None:
         run = _derived(table, self, src)
-        if run is not None:
+        if type(run) is _OnDevice:
             table.remember_again(key, run)
         else:
-            run = table.remember(key, _planned(table, self, src))
+            run = table.remember(key, run or _planned(table, self, src))
     elif run is _assign:
         run = table.remember(key, _assign_again)
         shortcuts.learn(table, copy_, (to, source), short_make.copy_)
@@ -76,9 +77,14 @@ def _planned(table: Table, to: Tensor, src: Tensor) -> Any:
 
 
 def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
-    """Make the function of a copy to a row-major tensor from a cached function of the same dtypes
-    and device. Return None on the CPU, or if no cached function fits."""
-    model = None if to._device is CPU else table.plans.get(_likeness(to, src))
+    """Make the function of a copy to a row-major tensor without building a plan: on the CPU, or
+    from a cached function of the same dtypes and device. Return None if this is not possible."""
+    alike = _likeness(to, src)
+    if alike is None:
+        return None
+    if to._device is CPU:
+        return _on_host(to._geometry, src._geometry)
+    model = table.plans.get(alike)
     if model is None:
         return None
     if src._geometry.is_row_major:
@@ -88,11 +94,13 @@ def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
 
 def _likeness(to: Tensor, src: Tensor) -> Any:
     """Return the cache key of a copy to a row-major tensor. The key does not depend on sizes.
-    Return None for other copies."""
+    Return None for other copies, and for float8."""
     wanted, given, place = to._geometry, src._geometry, to._device
     if wanted.sizes != given.sizes or place is not src._device or not wanted.ndim:
         return None
     if not (wanted.is_row_major and wanted.numel):
+        return None
+    if wanted.dtype.is_float8 or given.dtype.is_float8:
         return None
     return (_likeness, wanted.dtype, given.dtype, place, given.is_row_major)
 
@@ -118,8 +126,12 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
         return _across
     if to._device is not CPU:
         return _OnDevice(plan)
-    is_small = to._geometry.nbytes < _SMALL_BYTES and to._geometry.dtype is src._geometry.dtype
-    return _assign if is_small else _on_cpu
+    return _on_host(to._geometry, src._geometry)
+
+
+def _on_host(to: Geometry, source: Geometry) -> Any:
+    """Return the function of a copy within the CPU's memory, for all dtypes except float8."""
+    return _assign if to.nbytes < _SMALL_BYTES and to.dtype is source.dtype else _on_cpu
 
 
 def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -319,17 +331,37 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
     return missing.ask_inplace(operators.copy_, made, src, non_blocking)
 
 
+_PLAIN_KEYS = (CPU_KEYS, short_cuda.CUDA_KEYS)
+
+
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
-    # The calls of empty_like and copy_ are inlined (bench/host/overhead.py), because every copy to
-    # another layout calls clone.
+    # The call of copy_ is inlined (bench/host/overhead.py), because every copy to another layout
+    # calls clone.
     of = operators.clone.table
-    include, keep = _state.get()
-    keys = (self._keys | include) & keep
-    made = operators.empty_like.table[keys](keys, self, None, None, None, None, memory_format)
+    made = _fresh(self, memory_format)
     key_set &= BELOW_ADINPLACEORVIEW
     made = operators.copy_.redispatch_table[key_set](key_set, made, self, False)
     if memory_format is None:
         _learn(of, clone, self, made)
+    return made
+
+
+def _fresh(self: Tensor, memory_format: memory_format | None) -> Tensor:
+    """Call empty_like. If a plain call leads directly to this project's kernels, do their work."""
+    if (
+        memory_format is formats.contiguous_format and self._keys in _PLAIN_KEYS
+        and shortcuts.is_plain_thread()
+        and shortcuts.comes_straight(operators.empty_like, empty_like, self._device.type)
+        and shortcuts.comes_straight(operators.empty_memory_format, empty, self._device.type)
+    ):  # fmt: skip
+        shape = self._geometry
+        return allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
+    include, keep = _state.get()
+    keys = (self._keys | include) & keep
+    # The call of empty_like is inlined (bench/host/overhead.py).
+    made: Tensor = operators.empty_like.table[keys](
+        keys, self, None, None, None, None, memory_format
+    )
     return made
 
 

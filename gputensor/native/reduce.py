@@ -6,6 +6,7 @@ return bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
     return wanted, wanted
 
 
+@lru_cache(1 << 9)
 def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     word = LOOPS["reduce"][op]
     for of in (given, wanted):

@@ -112,6 +112,8 @@ def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
 
 def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
     """Return the numbers of dimensions, counted from the front. No dimension may occur twice."""
+    if type(value) is int:
+        return (dim(op, value, ndim, arg),)
     found = tuple([dim(op, x, ndim, arg) for x in ints(op, arg, value)])
     if len(set(found)) != len(found):
         raise errors.must(op, arg, "name each dimension at most once", tuple(value))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
+
+import numpy as np
 
 
 from gputensor.core import dtype as dt
 from gputensor.core import geometry as module
 from gputensor.core.geometry import contiguous_geometry, geometry
+from gputensor.core.memory_format import contiguous_strides
 from tests.golden.notation import parse, rows
 from tests.iterator.layouts import random_layout
 
@@ -29,6 +33,18 @@ def test_flags():
         )
         found = "".join("CLDN"[i] if flag else "-" for i, flag in enumerate(shown))
         assert found == flags, text
+
+
+def test_flags_of_all_small_layouts():
+    for sizes in itertools.product((0, 1, 2, 3), repeat=3):
+        for strides in itertools.product((0, 1, 2, 3, 6), repeat=3):
+            g = geometry(sizes, strides, dt.float32)
+            offsets = [np.dot(at, strides) for at in np.ndindex(*sizes)]
+            array = np.ndarray(sizes, np.float32, bytes(4 * (max(offsets, default=0) + 1)), 0,
+                               g.stride_bytes)  # fmt: skip
+            assert g.is_contiguous == array.flags.c_contiguous, g
+            assert g.is_non_overlapping_and_dense == (sorted(offsets) == list(range(g.numel))), g
+            assert g.is_row_major == (strides == contiguous_strides(sizes)), g
 
 
 def test_equal_layouts_are_one_object():

@@ -198,7 +198,7 @@ def test_a_launch_over_other_sizes_is_the_launch_that_is_bound(name, monkeypatch
             for key in built:
                 before, after = found[key], built[key]
                 if before.geometry.sizes == sizes:
-                    for field in ("shape", "stride_bytes", "dtypes", "can_use_32bit"):
+                    for field in ("shape", "stride_bytes", "dtypes"):
                         assert getattr(before.plan, field) == getattr(after.plan, field)
                     low = at * 4 % 16
                     assert launched(before.launch, low) == launched(after.launch, low), (key, at)

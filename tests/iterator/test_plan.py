@@ -12,7 +12,7 @@ from gputensor.core import dtype as dt
 from gputensor.core import errors
 from gputensor.core.device import CPU, META, device
 from gputensor.core.geometry import contiguous_geometry, geometry
-from gputensor.iterator import config, plan
+from gputensor.iterator import config, plan, split
 from tests.harness import tier
 from tests.iterator import layouts, walks
 
@@ -138,12 +138,13 @@ def test_elementwise_dense(inputs, expected):
 
 
 def test_32bit_limits():
-    assert build(config.UNARY, [None], [pair(((1 << 31) - 1,), element=dt.int8)]).can_use_32bit
-    assert not build(config.UNARY, [None], [pair((1 << 31,), element=dt.int8)]).can_use_32bit
+    def fits(sizes, strides=None, element=dt.float32):
+        made = build(config.UNARY, [None], [pair(sizes, strides, element=element)])
+        return split.can_use_32bit(made.shape, made.stride_bytes)
+
+    assert fits(((1 << 31) - 1,), element=dt.int8) and not fits((1 << 31,), element=dt.int8)
     # The last element's offset counts, not its last byte; as in PyTorch.
-    assert build(config.UNARY, [None], [pair((1 << 29,))]).can_use_32bit
-    assert not build(config.UNARY, [None], [pair(((1 << 29) + 1,))]).can_use_32bit
-    assert not build(config.UNARY, [None], [pair((2,), (1 << 29,))]).can_use_32bit
+    assert fits((1 << 29,)) and not fits(((1 << 29) + 1,)) and not fits((2,), (1 << 29,))
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ a model of the memory banks.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import ceil
 
 from ...runtime.device_limits import Limits
@@ -340,18 +341,26 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """Return (pad_shift, pad) in elements for the padding with the fewest bank conflicts. Of
-    several such paddings, return the one that needs the least memory."""
-    size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # A vector has this number of words in the tile.
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
+    return _best_padding(tuple(lanes), walk.dst_bytes, of.load, of.threads)
+
+
+@lru_cache(1 << 10)
+def _best_padding(lanes: tuple[int, ...], size: int, load: int, threads: int) -> tuple[int, int]:
+    """Return (pad_shift, pad) in elements for the padding with the fewest bank conflicts. Of
+    several such paddings, return the one that needs the least memory.
+
+    lanes: the positions of the elements that a warp stores. Layouts of different sizes often have
+    equal lanes, so the result is cached.
+    """
+    aligned = max(1, load * size // 4)  # A vector has this number of words in the tile.
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:
         if more % aligned and more:
             more *= aligned
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
-        if more and 1 << shift > of.threads * of.load:
+        if more and 1 << shift > threads * load:
             continue  # With this padding, the distances between a thread's vectors would differ.
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))

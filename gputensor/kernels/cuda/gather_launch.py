@@ -33,8 +33,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
         if op == "scatter_multiply" and of.itemsize == 16:
             raise errors.wrong_dtype(layout.op, "self", "have at most 8 bytes an element on a "
                                      "CUDA device", errors.Got(of.short))  # fmt: skip
-    defines = variants.define(op, scalar, "STRIDED", dims)
-    defines["INDICES"] = "1" if given == 1 else "8"
+    indices = {"INDICES": "1" if given == 1 else "8"}
+    defines = variants.define(op, scalar, "STRIDED", dims) | indices
     missing = count - given
     sizes = [size for size, _ in layout.bounds] + [0] * missing
     alongs = [along for _, along in layout.bounds] + [0] * missing

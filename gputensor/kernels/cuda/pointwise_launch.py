@@ -138,8 +138,6 @@ class Contiguous(launch.Launch):
 def _bind(family: str, op: str, layout: Any) -> Any:
     shape = layout.shape or (1,)
     strides = [None if s is None else s or (0,) for s in layout.stride_bytes]
-    if launch.product(shape) == 0:
-        return launch.EmptyLaunch()
 
     def one(sizes: Sizes, before: int) -> Any:
         plain = _one(family, op, layout, sizes, strides)

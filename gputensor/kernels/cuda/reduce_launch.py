@@ -43,8 +43,6 @@ def bind(family: str, op: str, layout: Any) -> Any:
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
-    if product(kept) == 0:
-        return launch.EmptyLaunch()
     walks = (out_strides[n:], in_strides[n:])
 
     def one(sizes: Sizes, before: int) -> Reduce:
@@ -79,20 +77,22 @@ class Stage:
         strides: Sizes, pack: int, is_adjacent: bool, codes: tuple[int, int, int], number: int,
         leaves: str,
     ) -> None:  # fmt: skip
-        all_outputs, layout = product(kept), defines["LAYOUT"]
-        if product(reduced) == 0:
+        outputs = all_outputs = product(kept)
+        units, layout = product(reduced), defines["LAYOUT"]
+        if units == 0:
             reduced, strides = (0,), (0,)
         run = out_step = 0
         if layout == "ROWS":
             run = reduced[0]
             reduced = (launch.blocks_for(run, pack), *reduced[1:])
             strides = (strides[0] * pack, *strides[1:])
+            units = product(reduced)
         elif layout == "COLUMNS":
             run, out_step = kept[0], walks[0][0]
             kept = (launch.blocks_for(run, pack), *kept[1:])
             (into, of) = walks
             walks = (into[0] * pack, *into[1:]), (of[0] * pack, *of[1:])
-        outputs, units = product(kept), product(reduced)
+            outputs = product(kept)
         self.is_adjacent: bool = is_adjacent
         self.lane_bits, self.slot_bits = shape_of(outputs, max(units, 1), is_adjacent)
         groups = launch.blocks_for(outputs, 1 << self.slot_bits)

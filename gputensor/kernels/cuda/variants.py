@@ -10,7 +10,7 @@ large layouts have no finite list: `planned` returns the variant of a plan.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -193,7 +193,9 @@ def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
     return tuple([v for v in whole if v["OP"] == defines["OP"]])
 
 
+@lru_cache(1 << 12)
 def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
+    """Return the defines of a variant. Callers share the dict and do not change it."""
     made = {"OP": op, "SCALAR": scalar, "LAYOUT": layout}
     return made | {"DIMS": str(dims)} if dims else made
 

@@ -178,10 +178,12 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     specs: tuple[Any, ...] = tuple(
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
-    out_spec = None if out is None else (out._geometry, out._device)
-    # The iterator compares pairs (geometry, device) by identity. If the output is also an input,
-    # both must be one pair object.
-    out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
+    out_spec = None
+    if out is not None:
+        # The iterator compares pairs (geometry, device) by identity. If the output is also an
+        # input, both must be one pair object.
+        own = (out._geometry, out._device)
+        out_spec = next((s for x, s in zip(inputs, specs) if x is out), own)
     default = defaults.get_default_dtype()
     plan = build(
         op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=rule.out_dtype,

@@ -51,7 +51,10 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 def _has_float8(*inputs: Any) -> bool:
     """Return True if an operand is float8. There is no launch for float8: see wide.py."""
-    return any([type(x) not in NUMBERS and x._geometry.dtype.is_float8 for x in inputs])
+    for x in inputs:
+        if type(x) not in NUMBERS and x._geometry.dtype.is_float8:
+            return True
+    return False
 
 
 def binary(

@@ -13,7 +13,7 @@ from ...core import errors, number_range
 from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...core.dtype import bfloat16, complex32, dtype, float16
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry
 from ...iterator import parallel
 from ...iterator.plan import Plan, over_rows, over_sizes
 from ...kernels import stub
@@ -162,9 +162,9 @@ def too_large(
 def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
     """Return True if the result and all operands are row-major. NumPy then allocates a row-major
     result, even for broadcast operands."""
-    if result is not contiguous_geometry(result.sizes, result.dtype):
-        return False
-    return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
+    return result.is_row_major and all(
+        [type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs]
+    )
 
 
 class DeviceEntry:
