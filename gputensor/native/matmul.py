@@ -1,7 +1,7 @@
 """Matrix products: mm, addmm and linear for matrices; matmul for any number of dimensions.
 
-On CUDA, cuBLAS computes large products of the dtypes that it supports, through
-structured/library.py. Our own kernel, which accepts any strides, computes all other products.
+On CUDA, cuBLAS computes large products of the dtypes that it supports (kernels/cublas.py). Our own
+kernel, which accepts any strides, computes all other products.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
 from ..core.dtype import (
-    BOOL, FLOATING, complex64, complex128, dtype, float16, float32, float64,
+    BOOL, FLOATING, bfloat16, complex64, complex128, dtype, float32, float64, int16,
 )  # fmt: skip
-from ..core.geometry import Geometry, Sizes, contiguous_geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_format
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import Seen, is_due
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes, strides_over
-from ..kernels import stub
+from ..kernels import cublas, stub
 from ..runtime import capture
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, from_array
+from ..tensor.make import allocate, from_array, view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
@@ -37,7 +37,6 @@ from .view import with_sizes
 # need no check of their range.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
-_CUBLAS = _BLAS | {float16}
 # From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs
 # (about 20 us on the host). The number is an estimate from peak rates.
 LARGE = 1 << 24
@@ -47,8 +46,12 @@ LARGE = 1 << 24
 _sent: set[dtype] = set()
 
 
-def by_library(of: dtype, multiplications: int) -> bool:
-    if multiplications < LARGE or of not in _CUBLAS:
+def by_library(of: dtype, sizes: Sizes, inner: int) -> bool:
+    """True if cuBLAS computes a product of these sizes on CUDA. inner: the number of products in
+    each sum."""
+    if math.prod(sizes) * inner < LARGE or of not in cublas.DTYPES:
+        return False
+    if max(*sizes, inner) > cublas.MOST:
         return False
     if capture.capturing:
         return capture.here() is None
@@ -63,22 +66,34 @@ def ready_for_capture(device_index: int) -> None:
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
 
 
-def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
-    """Compute mm. `library.write` calls this function."""
-    of.np.matmul(a, b, out=out)
+def write_by_library(
+    op: str, out: Tensor, self: Tensor | None, a: Tensor, b: Tensor, beta: Any = 0, alpha: Any = 1
+) -> None:
+    """Write beta * self + alpha * a @ b to `out`, which may be `self`. Without `self`, beta is
+    0."""
+    of = out._geometry.dtype
+    summand = None if self is out or beta == 0 else self
+    out, a, b, *rest = [_bits(x) for x in (out, a, b, summand) if x is not None]
+    library.write(op, _multiply, (out,), of, a, b, beta, alpha, *rest)
 
 
-def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this."""
-    if beta == 0 and alpha == 1:
-        multiply(of, out, a, b)
-        return
-    made = of.np.matmul(a, b)
-    if alpha != 1:
-        made *= alpha
-    if beta != 0:
-        made += self if beta == 1 else self * beta
-    out[...] = made
+def _multiply(
+    namespace: Any, out: Any, of: dtype, a: Any, b: Any, beta: Any, alpha: Any, *summand: Any
+) -> None:
+    for x in summand:
+        out[...] = x
+    if namespace.is_gpu:
+        cublas.gemm(namespace, of, out, a, b, alpha, beta)
+    else:
+        cublas.on_host(of, out, a, b, alpha, beta)
+
+
+def _bits(x: Tensor) -> Tensor:
+    """Return a bfloat16 tensor as int16, because CuPy's arrays may lack bfloat16."""
+    g = x._geometry
+    if g.dtype is not bfloat16:
+        return x
+    return view_of(x, geometry(g.sizes, g.strides, int16), x._offset)
 
 
 def result(
@@ -141,8 +156,8 @@ def product_into(op: str, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
     bind_op = stub.registered("matmul", "mm", out._device.type)
     if bind_op is not None:
         bind_op("mm", Product(out, a, b))(out._device.index, pointers, ())
-    elif by_library(shape.dtype, shape.numel * k):
-        library.write(op, multiply, (out,), a, b)
+    elif by_library(shape.dtype, shape.sizes, k):
+        write_by_library(op, out, None, a, b)
     else:
         strides = [t._geometry.strides for t in (a, b, out)]
         walks = map(walk, strides) if batch else strides
@@ -363,8 +378,8 @@ def added_into(
     ):
         return out
     (*batch, m, n), k = shape.sizes, a._geometry.sizes[-1]
-    if by_library(shape.dtype, shape.numel * k):
-        library.write(op, multiply_added, (out,), self, a, b, beta, alpha)
+    if by_library(shape.dtype, shape.sizes, k):
+        write_by_library(op, out, self, a, b, beta, alpha)
         return out
     given = self._geometry
     added = strides_over(given.sizes, given.strides, shape.sizes)

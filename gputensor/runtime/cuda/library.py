@@ -1,4 +1,4 @@
-"""Library calls: CuPy's functions on our memory and streams; cuSOLVER and NCCL."""
+"""Library calls: CuPy's functions on our memory and streams; cuBLAS, cuSOLVER and NCCL."""
 
 from __future__ import annotations
 
@@ -69,6 +69,13 @@ class _OnGpu(Library):
         if part == "fft":
             transforms.begin(current_stream(get_device()))
         return super().scipy(part)
+
+    def cublas(self) -> tuple[Any, int]:
+        """Return CuPy's functions for cuBLAS, and the handle for this thread and the current
+        device."""
+        from cupy_backends.cuda.libs import cublas
+
+        return cublas, cupy.cuda.device.get_cublas_handle()
 
     def cusolver(self) -> tuple[Any, int]:
         """Return CuPy's functions for cuSOLVER, and the handle for this thread and the current

@@ -27,7 +27,8 @@ from gputensor.cuda import text as layouts
 from gputensor.runtime import cuda_emulator as emulator
 from gputensor.runtime.emulator.queues import Recording
 
-HANDLE = 0x5000  # of cuSOLVER: tests/kernels/cusolver_stand_in.py
+# Of cuBLAS and cuSOLVER: tests/kernels/cublas_stand_in.py and cusolver_stand_in.py.
+BLAS_HANDLE, HANDLE = 0x6000, 0x5000
 
 emulator.start()
 __version__ = "14.2.0"
@@ -605,6 +606,8 @@ cuda.__dict__.update(
     get_elapsed_time=lambda begin, end: begin.of.elapsed_time(end.of),
     alloc_pinned_memory=_alloc_pinned_memory, UnownedMemory=UnownedMemory,
     MemoryPointer=MemoryPointer, using_allocator=_using_allocator,
-    device=types.SimpleNamespace(get_cusolver_handle=lambda: HANDLE),
+    device=types.SimpleNamespace(
+        get_cublas_handle=lambda: BLAS_HANDLE, get_cusolver_handle=lambda: HANDLE
+    ),
 )  # fmt: skip
 sys.modules["cupy.cuda"] = cuda

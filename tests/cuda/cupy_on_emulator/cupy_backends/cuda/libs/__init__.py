@@ -1,5 +1,5 @@
-"""cuSOLVER by LAPACK, on emulated memory."""
+"""cuBLAS by NumPy and cuSOLVER by LAPACK, on emulated memory."""
 
-from tests.kernels.cusolver_stand_in import routines
+from tests.kernels import cublas_stand_in, cusolver_stand_in
 
-cusolver = routines()
+cublas, cusolver = cublas_stand_in.routines(), cusolver_stand_in.routines()
