@@ -30,6 +30,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
+from .copy import copy_
 from .view import with_sizes
 
 
@@ -72,16 +73,13 @@ def write_by_library(
     """Write beta * self + alpha * a @ b to `out`, which may be `self`. Without `self`, beta is
     0."""
     of = out._geometry.dtype
-    summand = None if self is out or beta == 0 else self
-    out, a, b, *rest = [_bits(x) for x in (out, a, b, summand) if x is not None]
-    library.write(op, _multiply, (out,), of, a, b, beta, alpha, *rest)
+    if self is not None and self is not out and beta != 0:
+        copy_(0, out, self)
+    out, a, b = _bits(out), _bits(a), _bits(b)
+    library.write(op, _multiply, (out,), of, a, b, beta, alpha)
 
 
-def _multiply(
-    namespace: Any, out: Any, of: dtype, a: Any, b: Any, beta: Any, alpha: Any, *summand: Any
-) -> None:
-    for x in summand:
-        out[...] = x
+def _multiply(namespace: Any, out: Any, of: dtype, a: Any, b: Any, beta: Any, alpha: Any) -> None:
     if namespace.is_gpu:
         cublas.gemm(namespace, of, out, a, b, alpha, beta)
     else:
