@@ -20,6 +20,7 @@ from gputensor.core import errors
 from gputensor.core.errors import absent as left_out
 from gputensor.dispatch import keys, tls
 from gputensor.distributions import multivariate
+from gputensor.kernels import cublas
 from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
@@ -94,6 +95,19 @@ class _Operators:
 
 class Flags(SimpleNamespace):
     """Flags that programs set and read. They have no effect."""
+
+
+class MatmulFlags(Flags):
+    """Flags of matrix products on CUDA. Only allow_tf32 has an effect."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """True if cuBLAS may round operands of float32 products to TF32."""
+        return cublas.get_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        cublas.set_precision("high" if allowed else "highest")
 
 
 def _pair_of(count: int) -> Callable[[Any], Any]:
@@ -178,9 +192,8 @@ cudnn: dict[str, Any] = {
     "is_available": never, "version": nothing, "flags": block, "is_acceptable": never,
 }  # fmt: skip
 cuda_backend: dict[str, Any] = {
-    "matmul": Flags(
-        allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
-        allow_bf16_reduced_precision_reduction=True,
+    "matmul": MatmulFlags(
+        allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True
     ),
     "is_built": lambda: True, "flash_sdp_enabled": never, "math_sdp_enabled": lambda: True,
     "mem_efficient_sdp_enabled": never, "cudnn_sdp_enabled": never, "enable_flash_sdp": nothing,
@@ -239,9 +252,6 @@ accelerator: dict[str, Any] = {
     "empty_host_cache": nothing,
 }  # fmt: skip
 
-# The precision that the program has set. It has no effect.
-_precision = {"name": "highest"}
-
 
 def _typename(x: Any) -> str:
     if isinstance(x, gt.Tensor):
@@ -262,8 +272,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
         "typename": _typename,
-        "set_float32_matmul_precision": lambda precision: _precision.update(name=precision),
-        "get_float32_matmul_precision": lambda: _precision["name"],
+        "set_float32_matmul_precision": cublas.set_precision,
+        "get_float32_matmul_precision": cublas.get_precision,
         "are_deterministic_algorithms_enabled": never, "use_deterministic_algorithms": nothing,
         "set_num_interop_threads": nothing, "set_flush_denormal": never,
         "is_deterministic_algorithms_warn_only_enabled": never, "_is_all_true": lambda x: x.all(),

@@ -11,17 +11,40 @@ from typing import Any
 
 import numpy as np
 
+from ..core import errors
 from ..core.dtype import bfloat16, complex64, complex128, dtype, float16, float32, float64
 
 _PLAIN, _TRANSPOSED = 0, 1  # CUBLAS_OP_N and CUBLAS_OP_T
 _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
-# cudaDataType, cublasComputeType_t, and the type of alpha and beta. Sums are float32 or float64;
-# CUBLAS_COMPUTE_32F does not round operands to TF32.
+# cudaDataType, cublasComputeType_t, and the type of alpha and beta. Sums are float32 or float64.
 _TYPES: dict[dtype, tuple[int, int, str]] = {
     float32: (0, 68, "f"), float64: (1, 70, "d"), float16: (2, 68, "f"), bfloat16: (14, 68, "f"),
     complex64: (4, 68, "F"), complex128: (5, 70, "D"),
 }  # fmt: skip
 DTYPES = frozenset(_TYPES)
+# cublasComputeType_t of float32 and complex64. CUBLAS_COMPUTE_32F_FAST_TF32 rounds operands to 10
+# bits. Source: aten/src/ATen/Context.cpp, Float32MatmulPrecision.
+_PRECISIONS = {"highest": 68, "high": 77, "medium": 77}
+_SINGLE = (float32, complex64)
+
+_precision = "highest"
+
+
+def get_precision() -> str:
+    """Return the precision of float32 products: highest, high or medium."""
+    return _precision
+
+
+def set_precision(precision: str) -> None:
+    """Set the precision of float32 and complex64 products. See
+    `torch.set_float32_matmul_precision`."""
+    global _precision
+    if precision not in _PRECISIONS:
+        op, rule = "set_float32_matmul_precision", f"be one of {', '.join(_PRECISIONS)}"
+        raise errors.wrong_value(op, "precision", rule, precision)
+    _precision = precision
+
+
 MOST = (1 << 31) - 1  # of rows, columns and strides of rows
 
 
@@ -33,6 +56,7 @@ def gemm(
     of: the dtype of the elements. Arrays of bfloat16 are passed as int16 with the same bits.
     """
     element, compute, char = _TYPES[of]
+    compute = _PRECISIONS[_precision] if of in _SINGLE else compute
     routines, handle = namespace.cublas()
     (a, a_form, a_row), (b, b_form, b_row) = _operand(namespace, a), _operand(namespace, b)
     into, (n, k) = out, (out.shape[-1], a.shape[-1])

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor.as_torch import stand_ins
+from gputensor.core import errors
 from gputensor.core.dtype import dtype
 from gputensor.kernels import cublas
 
@@ -88,6 +90,25 @@ def test_products(of: dtype, batch: tuple[int, ...], sizes: tuple[int, int, int]
             values(of, out)[...] = z
         cublas.on_host(of, out, a, b, alpha, beta)
         np.testing.assert_array_equal(values(of, out), wanted.astype(of.np), f"{first}, {second}")
+
+
+@pytest.mark.parametrize("of", DTYPES, ids=str)
+def test_precisions(of: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cublas, "_precision", "highest")
+    flags: Any = stand_ins.cuda_backend["matmul"]
+    operands = [np.ones((1, 1), of.np).view(type(GPU.np.empty(0))) for _ in range(3)]
+    cublas_stand_in.used.clear()
+    for precision in ("highest", "high", "medium"):
+        cublas.set_precision(precision)
+        assert flags.allow_tf32 is (precision != "highest")
+        cublas.gemm(GPU, of, *operands)
+    wide = 70 if of in (gt.float64, gt.complex128) else 68
+    fast = 77 if of in (gt.float32, gt.complex64) else wide
+    assert cublas_stand_in.used == [wide, fast, fast]
+    flags.allow_tf32 = False
+    assert cublas.get_precision() == "highest"
+    with pytest.raises(errors.ArgumentValueError, match="be one of highest, high, medium"):
+        cublas.set_precision("low")
 
 
 def test_operands_are_copied_only_if_they_must_be() -> None:
