@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import runtime
 from .._generated import calls
 from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
 from ..core.dtype import (
-    BOOL, FLOATING, bfloat16, complex64, complex128, dtype, float32, float64, int16,
+    BOOL, FLOATING, complex64, complex128, dtype, float32, float64,
 )  # fmt: skip
-from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..core.memory_format import contiguous_format
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import Seen, is_due
@@ -25,7 +26,7 @@ from ..iterator.broadcast import broadcast_sizes, strides_over
 from ..kernels import cublas, stub
 from ..runtime import capture
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, from_array, view_of
+from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
@@ -72,26 +73,28 @@ def write_by_library(
 ) -> None:
     """Write beta * self + alpha * a @ b to `out`, which may be `self`. Without `self`, beta is
     0."""
-    of = out._geometry.dtype
     if self is not None and self is not out and beta != 0:
         copy_(0, out, self)
-    out, a, b = _bits(out), _bits(a), _bits(b)
-    library.write(op, _multiply, (out,), of, a, b, beta, alpha)
+    calling = runtime.cuda().blas(op, out._device.index)
+    if calling is None:  # the emulator
+        library.write(op, cublas.on_host, (out,), out._geometry.dtype, a, b, alpha, beta)
+        return
+    a, b = [x if cublas.form(x._geometry) else _rows(x) for x in (a, b)]
+    found, into = cublas.form(out._geometry), out
+    if found is None or found[0]:
+        into = _rows(out)
+    run = cublas.product(into._geometry, a._geometry, b._geometry)
+    with calling as (routines, handle):
+        run(routines, handle, into._address(), a._address(), b._address(), alpha, beta)
+    if into is not out:
+        copy_(0, out, into)
 
 
-def _multiply(namespace: Any, out: Any, of: dtype, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    if namespace.is_gpu:
-        cublas.gemm(namespace, of, out, a, b, alpha, beta)
-    else:
-        cublas.on_host(of, out, a, b, alpha, beta)
-
-
-def _bits(x: Tensor) -> Tensor:
-    """Return a bfloat16 tensor as int16, because CuPy's arrays may lack bfloat16."""
-    g = x._geometry
-    if g.dtype is not bfloat16:
-        return x
-    return view_of(x, geometry(g.sizes, g.strides, int16), x._offset)
+def _rows(x: Tensor) -> Tensor:
+    """Return a row-major copy."""
+    return copy_(
+        0, allocate(contiguous_geometry(x._geometry.sizes, x._geometry.dtype), x._device), x
+    )
 
 
 def result(

@@ -25,7 +25,7 @@ INTERFACE = (
     "memory_allocated memory_reserved memory_stats memory_snapshot reset_peak_memory_stats "
     "empty_cache set_memory_limit record_stream Stream Event current_stream default_stream "
     "set_stream external_stream copy_async memset_async pinned_allocate synchronize arch compile "
-    "load prefer_shared launch launcher call_library begin_capture replay check_stream nccl "
+    "load prefer_shared launch launcher call_library blas begin_capture replay check_stream nccl "
     "reset_after_fork"
 ).split()
 

@@ -60,4 +60,4 @@ memory_snapshot = reset_peak_memory_stats = empty_cache = set_memory_limit = _ab
 record_stream = current_stream = default_stream = set_stream = copy_async = memset_async = _absent
 external_stream = pinned_allocate = synchronize = arch = compile = load = launch = _absent
 limits = taker = launcher = prefer_shared = call_library = begin_capture = _absent
-replay = check_stream = nccl = _absent
+replay = check_stream = nccl = blas = _absent

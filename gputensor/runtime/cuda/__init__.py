@@ -22,7 +22,7 @@ from .driver import (
 )  # fmt: skip
 from .graphs import Graph, begin_capture, replay
 from .kernels import Function, arch, compile, launch, launcher, load, prefer_shared
-from .library import call_library, nccl
+from .library import blas, call_library, nccl
 from .memory import (
     PinnedMemory, allocate, borrow, copy_async, empty_cache, memory_allocated, memory_reserved,
     memory_snapshot, memory_stats, memset_async, pinned_allocate, record_stream,

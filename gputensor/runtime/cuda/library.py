@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -70,13 +71,6 @@ class _OnGpu(Library):
             transforms.begin(current_stream(get_device()))
         return super().scipy(part)
 
-    def cublas(self) -> tuple[Any, int]:
-        """Return CuPy's functions for cuBLAS, and the handle for this thread and the current
-        device."""
-        from cupy_backends.cuda.libs import cublas
-
-        return cublas, cupy.cuda.device.get_cublas_handle()
-
     def cusolver(self) -> tuple[Any, int]:
         """Return CuPy's functions for cuSOLVER, and the handle for this thread and the current
         device."""
@@ -118,6 +112,21 @@ def _memory_of_area(area: Any) -> Memory | None:
 
 
 transforms = Plans(lambda: cupy.fft.config.get_plan_cache(), Event, _memory_of_area, record_stream)
+
+
+@contextmanager
+def blas(op: str, device_index: int) -> Iterator[tuple[Any, int]]:
+    """In the block, call cuBLAS on the device's current stream: CuPy's functions, and the handle
+    for this thread and the device."""
+    from cupy_backends.cuda.libs import cublas
+
+    with On(checked(op, device_index)):
+        try:
+            yield cublas, cupy.cuda.device.get_cublas_handle()
+        except CudaError as error:
+            raise errors.kernel_failed(op, told("cuBLAS", error)) from error
+        except Exception as error:
+            raise errors.library_failed(op, error) from error
 
 
 def call_library(

@@ -34,7 +34,7 @@ from .graphs import begin_capture, replay
 from .kernels import (
     Function, arch, compile, launch, launcher, load, prefer_shared, write_symbol,
 )  # fmt: skip
-from .library import call_library, nccl
+from .library import blas, call_library, nccl
 from .memory import (
     allocate, copy_async, empty_cache, mem_get_info, memory_allocated,
     memory_reserved, memory_snapshot, memory_stats, memset_async, pinned_allocate, record_stream,

@@ -77,5 +77,9 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
     return array
 
 
+def blas(op: str, device_index: int) -> Any:
+    """Return None: emulated devices have no cuBLAS. NumPy is used instead."""
+
+
 def nccl() -> Any:
     """Return None: emulated devices have no NCCL. MPI is used instead."""
