@@ -39,9 +39,9 @@ from .view import with_sizes
 # need no check of their range.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
-# From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs
-# (about 20 us on the host). The number is an estimate from peak rates.
-LARGE = 1 << 24
+# From this number of multiplications on, cuBLAS is faster than our kernel, of which a product of
+# 128 x 128 has only four blocks. The number is an estimate from peak rates.
+LARGE = 1 << 20
 
 # Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture.
 # There our kernels compute the products of these dtypes: see `ready_for_capture`.

@@ -6,8 +6,7 @@ Strides are in elements: (row, column), or (row, column, product) for several pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
 
@@ -19,7 +18,7 @@ from . import launch, module, numbers, variants
 from .division import divider
 
 TILE = 64
-_PARAMS = Struct("<3Q9q4I4I")
+_POINTERS, _LAYOUTS = Struct("<3Q"), Struct("<9q4I4I")
 _ADDED = Struct("<Q3q")
 _MOST_PRODUCTS = 65535  # The grid has at most this size along y.
 
@@ -47,7 +46,7 @@ class Matmul:
         return module.function("matmul", self.entry, self.defines, device_index)
 
     def _launch(
-        self, device_index: int, pointers: tuple[int, int, int], sizes: tuple[int, int, int],
+        self, device_index: int, pointers: tuple[int, ...], sizes: tuple[int, int, int],
         strides: tuple[Sizes, ...], count: int, rest: bytes,
     ) -> None:  # fmt: skip
         if sizes[0] == 0 or sizes[1] == 0 or count == 0:
@@ -55,33 +54,40 @@ class Matmul:
         function = self.ready(device_index)
         cuda = runtime.cuda()
         stream = cuda.current_stream(device_index)
+        blocks, layouts, steps = _plan(self.op, self.itemsize, sizes, strides)
         for first in range(0, count, _MOST_PRODUCTS):
-            moved = [p + first * self.in_bytes(s)[2] for p, s in zip(pointers, strides)]
-            blocks, params = self.plan(moved, sizes, strides)
+            if first:
+                rest = self.moved(rest, _MOST_PRODUCTS)
+                pointers = tuple([p + _MOST_PRODUCTS * by for p, by in zip(pointers, steps)])
             grid = (blocks, min(count - first, _MOST_PRODUCTS), 1)
-            more = rest if not first else self.moved(rest, first)
-            cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
+            params = _POINTERS.pack(*pointers) + layouts + rest
+            cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params)
 
-    def moved(self, rest: bytes, first: int) -> bytes:
-        """Adapt the parameters `rest`, which follow mm's own parameters, to a launch that begins at
-        product `first`. Return the adapted parameters."""
+    def moved(self, rest: bytes, count: int) -> bytes:
+        """Adapt the parameters `rest`, which follow mm's own parameters, to a launch that begins
+        `count` products later. Return the adapted parameters."""
         return rest
 
-    def plan(
-        self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
-    ) -> tuple[int, bytes]:
-        """Return (blocks, parameters). pointers, strides: of out, a and b. sizes: m, n, k."""
-        m, n, k = sizes
-        columns = launch.blocks_for(n, TILE)
-        tiles = columns * launch.blocks_for(m, TILE)
-        if max(*sizes, tiles) >= 1 << 31:
-            raise errors.must(self.op, "self", "have sizes below 2**31", errors.Got(str(sizes)))
-        in_bytes = [by for three in strides for by in self.in_bytes(three)]
-        return tiles, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns))
 
-    def in_bytes(self, strides: Sizes) -> list[int]:
-        """Return the strides of rows, columns and products in bytes."""
-        return [by * self.itemsize for by in (*strides, 0)[:3]]
+@lru_cache(1 << 10)
+def _plan(
+    op: str, itemsize: int, sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
+) -> tuple[int, bytes, tuple[int, ...]]:
+    """Return (blocks, parameters after the pointers, bytes from one product to the next). sizes:
+    m, n, k. strides: of out, a and b."""
+    m, n, k = sizes
+    columns = launch.blocks_for(n, TILE)
+    tiles = columns * launch.blocks_for(m, TILE)
+    if max(*sizes, tiles) >= 1 << 31:
+        raise errors.must(op, "self", "have sizes below 2**31", errors.Got(str(sizes)))
+    in_bytes = [_in_bytes(three, itemsize) for three in strides]
+    params = _LAYOUTS.pack(*sum(in_bytes, ()), m, n, k, 0, *divider(columns))
+    return tiles, params, tuple([three[2] for three in in_bytes])
+
+
+def _in_bytes(strides: Sizes, itemsize: int) -> tuple[int, ...]:
+    """Return the strides of rows, columns and products in bytes."""
+    return tuple([by * itemsize for by in (*strides, 0)[:3]])
 
 
 class Addmm(Matmul):
@@ -105,12 +111,12 @@ class Addmm(Matmul):
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
         """Return the additional parameters of addmm, which follow mm's parameters."""
-        added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
+        added = _ADDED.pack(pointer if beta != 0 else 0, *_in_bytes(strides, self.itemsize))
         return added + self.number(beta) + self.number(alpha)
 
-    def moved(self, rest: bytes, first: int) -> bytes:
+    def moved(self, rest: bytes, count: int) -> bytes:
         pointer, *by = _ADDED.unpack_from(rest)
-        pointer += first * by[2] if pointer else 0
+        pointer += count * by[2] if pointer else 0
         return _ADDED.pack(pointer, *by) + rest[_ADDED.size :]
 
 
