@@ -11,8 +11,6 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.kernels import cublas
-from gputensor.native import matmul
 from gputensor.structured import library
 
 KERNELS = """
@@ -128,30 +126,3 @@ def test_a_library_works_on_our_memory_in_stream_order():
     np.testing.assert_array_equal(made.cpu().numpy(), values(3, 4)[::-1].T)
     (found,) = library.waiting("unique", lambda n, x: n.np.unique(x), made > 3)
     assert found.tolist() == [False, True] and found.device == made.device
-
-
-@pytest.mark.parametrize(
-    "of", [gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.complex64, gt.complex128], ids=str
-)
-def test_large_products_are_those_of_cublas(of, monkeypatch):
-    monkeypatch.setattr(matmul, "LARGE", 0)
-    x, w, bias = (gt.from_numpy(values(*n)).to(of) for n in ((2, 3, 4), (5, 4), (5,)))
-    batch = gt.from_numpy(values(2, 4, 5)).to(of)
-
-    def products(x, w, bias, batch):
-        yield x[0] @ w.t()
-        yield gt.nn.functional.linear(x, w, bias)
-        yield x @ batch
-        yield x[:, ::2, ::3] @ batch[:, :2]  # is copied
-        yield gt.addmm(bias, x[1], w.mT, beta=2, alpha=3)
-        yield gt.baddbmm(x[:, :, :1], x, batch, beta=0.5)
-        yield gt.zeros(3, 5, dtype=of, device=x.device).addmm_(x[1], w.t(), beta=0.5)
-        yield gt.mm(x[0], w.t(), out=gt.empty(5, 3, dtype=of, device=x.device).t())
-
-    asked = []
-    product = cublas.product
-    monkeypatch.setattr(cublas, "product", lambda *g: asked.append(g[0].dtype) or product(*g))
-    on_device = [made.cpu() for made in products(*[t.to("cuda:1") for t in (x, w, bias, batch)])]
-    assert asked == [of] * 8
-    for found, wanted in zip(on_device, products(x, w, bias, batch)):
-        assert gt.equal(found, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import gputensor as gt
@@ -134,28 +136,36 @@ def test_a_further_device_says_what_it_lacks(monkeypatch):
         library._on_device("sort", _sorted, (), (), (), Place)
 
 
-@requires_emulator
-@pytest.mark.emulator
-@pytest.mark.parametrize("of", [gt.float32, gt.complex64, gt.float16, gt.bfloat16, gt.int32])
-def test_large_products_go_to_the_library(monkeypatch, of):
+DTYPES = [
+    gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.complex64, gt.complex128, gt.int32,
+]  # fmt: skip
+
+
+def _products(x, w, bias, batch):
+    yield x[0] @ w.t()
+    yield gt.addmm(bias, x[1], w.mT, beta=2, alpha=3)
+    yield x @ batch
+    yield x[:, ::2, ::3] @ batch[:, :2]  # neither rows nor columns are dense
+    yield gt.baddbmm(x[:, :, :1], x, batch, beta=3)
+    yield gt.zeros(3, 5, dtype=x.dtype, device=x.device).addmm_(x[1], w.t(), beta=2)
+    yield gt.mm(x[0], w.t(), out=gt.empty(5, 3, dtype=x.dtype, device=x.device).t())
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason=gt.cuda.unavailable_reason() or "")
+@pytest.mark.parametrize("of", DTYPES, ids=str)
+def test_large_products_are_those_of_the_library(monkeypatch, of):
     """Products that cuBLAS does not support use our own kernel."""
     asked = []
-    write = library.write
+    write = matmul.write_by_library
     monkeypatch.setattr(matmul, "LARGE", 0)
-    monkeypatch.setattr(library, "write", lambda op, *rest: asked.append(op) or write(op, *rest))
-    x, y = gt.arange(24).view(2, 3, 4).to(of), gt.arange(40).view(2, 5, 4).to(of).mT
-    on = [t.to("cuda") for t in (x, y)]
-    for name, args in {
-        "mm": lambda a, b: (a[0], b[0]),
-        "bmm": lambda a, b: (a, b),
-        "addmm": lambda a, b: (a[0, 0, :1], a[0], b[0]),
-        "baddbmm": lambda a, b: (a[0, :, :1], a, b),
-    }.items():
-        named = {"beta": 2, "alpha": 3} if name.endswith("addmm") or name == "baddbmm" else {}
-        function = getattr(gt, name)
-        assert function(*args(*on), **named).tolist() == function(*args(x, y), **named).tolist()
-        assert asked == ([] if of is gt.int32 else [name])
-        asked.clear()
+    monkeypatch.setattr(matmul, "write_by_library", lambda *a: asked.append(a[0]) or write(*a))
+    sizes = (2, 3, 4), (5, 4), (5,), (2, 4, 5)
+    operands = [gt.arange(math.prod(n)).reshape(n).to(of) for n in sizes]
+    on_device = [made.cpu() for made in _products(*[t.cuda() for t in operands])]
+    for found, wanted in zip(on_device, _products(*operands), strict=True):
+        assert gt.equal(found, wanted)
+    names = ["mm", "addmm", "bmm", "bmm", "baddbmm", "addmm", "mm"]
+    assert asked == ([] if of is gt.int32 else names)
 
 
 @requires_emulator

@@ -27,6 +27,7 @@ TESTS = [
     ["tests/cuda/streams_over_cupy.py", "lazy"],
     ["tests/cuda/streams_over_cupy.py", "random"],
     ["tests/cuda/runtime/test_runtime_conformance.py", "-k", "gpu"],
+    ["tests/cuda/test_library.py", "-k", "large_products"],
     ["tests/device/test_graphs.py"],
     ["tests/device/test_graphs.py", "lazy"],
     ["tests/layout/test_transfers.py", "tests/layout/test_seed_example.py"],
