@@ -73,16 +73,17 @@ class Product:
         _, compute, char = _TYPES[self._of]
         if self._of in _SINGLE:
             compute = _PRECISIONS[_precision]
-        _, first, second = _scales(char, alpha, beta)
+        scales = _scales(char, alpha, beta)
         run = routines.gemmStridedBatchedEx if self._count else routines.gemmEx
         run(
-            handle, *self._sizes, first, b, *self._b, a, *self._a, second, out, *self._out,
+            handle, *self._sizes, scales[1], b, *self._b, a, *self._a, scales[2], out, *self._out,
             *self._count, compute, _DEFAULT,
         )  # fmt: skip
 
 
 @lru_cache(1 << 10)
 def product(out: Geometry, a: Geometry, b: Geometry) -> Product:
+    """Return the Product of these layouts. It is made once."""
     return Product(out, a, b)
 
 
