@@ -609,6 +609,8 @@ class Program:
         return [self._seen(x) for x in (found, a, b)]
 
     def _seen(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return [self._seen(each) for each in x]
         if not isinstance(x, gt.Tensor):
             return repr(x)
         try:
