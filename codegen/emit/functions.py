@@ -213,9 +213,13 @@ def signature(it: Public) -> list[str]:
     return [*listed, *star, *(f"{name}=None" for name in second)]
 
 
-# Functions that also take their scalars positionally, before a tensor: `x.add_(2, y)` is
-# `x.add_(y, alpha=2)`. Source: PyTorch's tools/autograd/deprecated.yaml.
-OLD_ORDER = frozenset("add sub addcmul addcdiv addmm addmv addr addbmm baddbmm".split())
+def _has_old_order(op: Op) -> bool:
+    """True if the function also takes its scalars positionally, before a tensor: `x.add_(2, y)` is
+    `x.add_(y, alpha=2)`. Source: PyTorch's tools/autograd/deprecated.yaml. It lists all functions
+    of tensors with keyword-only scalars that are methods too."""
+    scalars = {str(a.type) for a in op.schema.keyword_only}
+    operands = {str(a.type).partition("(")[0] for a in op.schema.positional}
+    return scalars == {"Scalar"} and operands == {"Tensor"} and "method" in op.variants
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
@@ -274,7 +278,7 @@ def _own_parameters(it: Public) -> list[str]:
     if it.outs:
         named.append("out=None")
     if named and not any(item.startswith("*") for item in found):
-        found.append("*old" if it.name.rstrip("_") in OLD_ORDER else "*")
+        found.append("*old" if _has_old_order(it.first) else "*")
     return found + named
 
 

@@ -220,7 +220,8 @@ def _learn_around(mean: Tensor, std: float, made: Tensor) -> None:
         return
     fill = stub.cpu("random").standard("normal", of.np)
     take = generators.default_generator(CPU).take
-    scale, add = (stub.cpu_loop("binary", op, (of, of), of, of) for op in ("mul", "add"))
+    scale = stub.cpu_loop("binary", "mul", (of, of), of, of)
+    add = stub.cpu_loop("binary", "add", (of, of), of, of)
 
     def compute(mean: Any) -> Any:
         out = allocate()

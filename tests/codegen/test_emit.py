@@ -95,7 +95,7 @@ def method(model: load.Model, base: str) -> str:
 
 def test_a_function_with_numbers_and_out(model: load.Model) -> None:
     assert function(model, "blend") == textwrap.dedent('''\
-        def blend(input, other, *, alpha=1, out=None):
+        def blend(input, other, *old, alpha=1, out=None):
             """input blended with other.
 
             Args:
@@ -104,6 +104,7 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 alpha: number, default 1.
             Gradient: input: grad; other: grad * alpha
             Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend."""
+            if old: return _in_old_order("blend", blend, locals())
             try:
                 try:
                     if alpha is _ONE and out is None:
