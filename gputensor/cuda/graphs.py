@@ -15,7 +15,7 @@ from .. import runtime
 from ..core import errors
 from ..core.arguments import flag
 from ..fusion.record.recorder import current as current_recorder
-from ..native import matmul
+from ..kernels import cublas
 from ..runtime import capture, files
 from ..runtime.current import CurrentStream, stream_given
 from ..structured.generator import Generator
@@ -80,7 +80,7 @@ class CUDAGraph:
         cuda = runtime.cuda()
         index = cuda.current_device()
         handle = capture.new_handle(is_of_graph=True) if pool is None else pool
-        matmul.ready_for_capture(index)
+        cublas.ready_for_capture(index)
         _run_recorded("the capture of a graph begins")
         self._capture = cuda.begin_capture(cuda.current_stream(index), handle, capture_error_mode)
         self._handle, self._index = handle, index

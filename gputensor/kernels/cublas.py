@@ -7,6 +7,7 @@ row-major result: b.T @ a.T.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 
 from ..core import errors
 from ..core.dtype import bfloat16, complex64, complex128, dtype, float16, float32, float64
-from ..core.geometry import Geometry
+from ..core.geometry import Geometry, Sizes
+from ..runtime import capture
+from . import stub
 
 _PLAIN, _TRANSPOSED = 0, 1  # CUBLAS_OP_N and CUBLAS_OP_T
 _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
@@ -46,6 +49,35 @@ def set_precision(precision: str) -> None:
         op, rule = "set_float32_matmul_precision", f"be one of {', '.join(_PRECISIONS)}"
         raise errors.wrong_value(op, "precision", rule, precision)
     _precision = precision
+
+
+# From this number of multiplications on, cuBLAS is faster than our kernel, of which a product of
+# 128 x 128 has only four blocks. The number is an estimate from peak rates.
+LARGE = 1 << 20
+
+# Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture.
+# There our kernels compute the products of these dtypes: see `ready_for_capture`.
+_sent: set[dtype] = set()
+
+
+def takes(of: dtype, sizes: Sizes, inner: int) -> bool:
+    """True if cuBLAS computes a product of these sizes on CUDA. inner: the number of products in
+    each sum."""
+    if math.prod(sizes) * inner < LARGE or of not in DTYPES:
+        return False
+    if max(*sizes, inner) > MOST:
+        return False
+    if capture.capturing:
+        return capture.here() is None
+    _sent.add(of)
+    return True
+
+
+def ready_for_capture(device_index: int) -> None:
+    """Load the kernels that replace cuBLAS in captures. A capture cannot load kernels itself."""
+    for of in _sent:
+        for op in ("mm", "addmm"):
+            getattr(stub.cuda("matmul"), op)(of).ready(device_index)
 
 
 class Product:

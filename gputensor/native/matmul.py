@@ -1,7 +1,7 @@
 """Matrix products: mm, addmm and linear for matrices; matmul for any number of dimensions.
 
-On CUDA, cuBLAS computes large products of the dtypes that it supports (kernels/cublas.py). Our own
-kernel, which accepts any strides, computes all other products.
+On CUDA, cuBLAS computes large products (kernels/cublas.py). Our own kernel, which accepts any
+strides, computes all other products.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from ..dispatch.shortcuts import Seen, is_due
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes, strides_over
 from ..kernels import cublas, stub
-from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
@@ -39,36 +38,9 @@ from .view import with_sizes
 # need no check of their range.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
-# From this number of multiplications on, cuBLAS is faster than our kernel, of which a product of
-# 128 x 128 has only four blocks. The number is an estimate from peak rates.
-LARGE = 1 << 20
-
-# Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture.
-# There our kernels compute the products of these dtypes: see `ready_for_capture`.
-_sent: set[dtype] = set()
 
 
-def by_library(of: dtype, sizes: Sizes, inner: int) -> bool:
-    """True if cuBLAS computes a product of these sizes on CUDA. inner: the number of products in
-    each sum."""
-    if math.prod(sizes) * inner < LARGE or of not in cublas.DTYPES:
-        return False
-    if max(*sizes, inner) > cublas.MOST:
-        return False
-    if capture.capturing:
-        return capture.here() is None
-    _sent.add(of)
-    return True
-
-
-def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that replace cuBLAS in captures. A capture cannot load kernels itself."""
-    for of in _sent:
-        for op in ("mm", "addmm"):
-            getattr(stub.cuda("matmul"), op)(of).ready(device_index)
-
-
-def write_by_library(
+def _write_by_cublas(
     op: str, out: Tensor, self: Tensor | None, a: Tensor, b: Tensor, beta: Any = 0, alpha: Any = 1
 ) -> None:
     """Write beta * self + alpha * a @ b to `out`, which may be `self`. Without `self`, beta is
@@ -157,8 +129,8 @@ def product_into(op: str, out: Tensor, a: Tensor, b: Tensor) -> Tensor:
     bind_op = stub.registered("matmul", "mm", out._device.type)
     if bind_op is not None:
         bind_op("mm", Product(out, a, b))(out._device.index, pointers, ())
-    elif by_library(shape.dtype, shape.sizes, k):
-        write_by_library(op, out, None, a, b)
+    elif cublas.takes(shape.dtype, shape.sizes, k):
+        _write_by_cublas(op, out, None, a, b)
     else:
         strides = [t._geometry.strides for t in (a, b, out)]
         walks = map(walk, strides) if batch else strides
@@ -379,8 +351,8 @@ def added_into(
     ):
         return out
     (*batch, m, n), k = shape.sizes, a._geometry.sizes[-1]
-    if by_library(shape.dtype, shape.sizes, k):
-        write_by_library(op, out, self, a, b, beta, alpha)
+    if cublas.takes(shape.dtype, shape.sizes, k):
+        _write_by_cublas(op, out, self, a, b, beta, alpha)
         return out
     given = self._geometry
     added = strides_over(given.sizes, given.strides, shape.sizes)

@@ -9,6 +9,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
+from gputensor.kernels import cublas
 from gputensor.kernels.cuda import matmul_launch
 from gputensor.native import matmul
 from gputensor.structured import library
@@ -156,9 +157,9 @@ def _products(x, w, bias, batch):
 def test_large_products_are_those_of_the_library(monkeypatch, of):
     """Products that cuBLAS does not support use our own kernel."""
     asked = []
-    write = matmul.write_by_library
-    monkeypatch.setattr(matmul, "LARGE", 0)
-    monkeypatch.setattr(matmul, "write_by_library", lambda *a: asked.append(a[0]) or write(*a))
+    write = matmul._write_by_cublas
+    monkeypatch.setattr(cublas, "LARGE", 0)
+    monkeypatch.setattr(matmul, "_write_by_cublas", lambda *a: asked.append(a[0]) or write(*a))
     sizes = (2, 3, 4), (5, 4), (5,), (2, 4, 5)
     operands = [gt.arange(math.prod(n)).reshape(n).to(of) for n in sizes]
     on_device = [made.cpu() for made in _products(*[t.cuda() for t in operands])]

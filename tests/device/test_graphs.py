@@ -13,7 +13,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.core import errors
-from gputensor.native import matmul
+from gputensor.kernels import cublas
 from gputensor.nn import functional as F
 from gputensor.runtime import capture
 
@@ -405,7 +405,7 @@ def test_two_threads_capture_at_once() -> None:
 
 def test_large_products_do_without_cublas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CuPy does not allow cuBLAS in a capture; the kernel that replaces it is loaded before."""
-    monkeypatch.setattr(matmul, "LARGE", 1)
+    monkeypatch.setattr(cublas, "LARGE", 1)
     a, b = arange(12).view(3, 4), arange(12).view(4, 3)
     wanted = (a @ b).tolist()
     g, path = gt.cuda.CUDAGraph(), tmp_path / "graph.dot"

@@ -27,7 +27,7 @@ from gputensor.cuda import text as layouts
 from gputensor.runtime import cuda_emulator as emulator
 from gputensor.runtime.emulator.queues import Recording
 
-# Of cuBLAS and cuSOLVER: tests/kernels/cublas_stand_in.py and cusolver_stand_in.py.
+# Of cuBLAS and cuSOLVER: see tests/kernels/cuda_libraries.
 BLAS_HANDLE, HANDLE = 0x6000, 0x5000
 
 emulator.start()

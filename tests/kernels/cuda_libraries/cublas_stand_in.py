@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import types
 from typing import Any
 
 import ml_dtypes
@@ -62,8 +61,3 @@ def gemmStridedBatchedEx(
             handle, transa, transb, m, n, k, alpha, a, Atype, lda, b, Btype, ldb, beta, c, Ctype,
             ldc, computeType, algo,
         )  # fmt: skip
-
-
-def routines() -> Any:
-    """The module."""
-    return types.SimpleNamespace(gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx)

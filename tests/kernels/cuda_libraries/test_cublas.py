@@ -20,7 +20,6 @@ from gputensor.kernels import cublas
 from . import cublas_stand_in, cupys
 from .cublas_stand_in import HANDLE, NAMES
 
-ROUTINES = cublas_stand_in.routines()
 DTYPES = [gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.complex64, gt.complex128]
 # Layouts of a matrix, as functions of an array of one more row and column of (columns, rows).
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
@@ -70,7 +69,7 @@ def test_products(of: dtype, batch: tuple[int, ...], sizes: tuple[int, int, int]
         wanted = (alpha * (x @ y) + beta * z).astype(of.np)
         out[...] = np.nan if beta == 0 else z
         run = cublas.product(*(geometry_of(of, v) for v in (out, a, b)))
-        run(ROUTINES, HANDLE, *(v.ctypes.data for v in (out, a, b)), alpha, beta)
+        run(cublas_stand_in, HANDLE, *(v.ctypes.data for v in (out, a, b)), alpha, beta)
         np.testing.assert_array_equal(out, wanted, f"{first}, {second}")
         out[...] = np.nan if beta == 0 else z
         cublas.on_host(None, out, of, a, b, alpha, beta)
@@ -87,7 +86,7 @@ def test_precisions(of: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     for precision in ("highest", "high", "medium"):
         cublas.set_precision(precision)
         assert flags.allow_tf32 is (precision != "highest")
-        run(ROUTINES, HANDLE, *[one.ctypes.data] * 3, 1, 0)
+        run(cublas_stand_in, HANDLE, *[one.ctypes.data] * 3, 1, 0)
     wide = 70 if of in (gt.float64, gt.complex128) else 68
     fast = 77 if of in (gt.float32, gt.complex64) else wide
     assert cublas_stand_in.used == [wide, fast, fast]

@@ -1,0 +1,1 @@
+"""Calls of cuBLAS and cuSOLVER through CuPy, with replacements for the libraries."""
