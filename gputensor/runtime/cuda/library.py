@@ -120,7 +120,8 @@ def blas(op: str, device_index: int) -> Iterator[tuple[Any, int]]:
     for this thread and the device."""
     from cupy_backends.cuda.libs import cublas
 
-    with On(checked(op, device_index)):
+    # Relaxed is needed, because cuBLAS allocates and loads kernels on first use.
+    with On(checked(op, device_index)), Relaxed():
         try:
             yield cublas, cupy.cuda.device.get_cublas_handle()
         except CudaError as error:
