@@ -76,8 +76,7 @@ def takes(of: dtype, sizes: Sizes, inner: int) -> bool:
 def ready_for_capture(device_index: int) -> None:
     """Load the kernels that replace cuBLAS in captures. A capture cannot load kernels itself."""
     for of in _sent:
-        for op in ("mm", "addmm"):
-            getattr(stub.cuda("matmul"), op)(of).ready(device_index)
+        stub.cuda("matmul").ready(of, device_index)
 
 
 class Product:

@@ -338,6 +338,7 @@ class FakeCupy:
             UnownedMemory=UnownedMemory,
             MemoryPointer=MemoryPointer,
             using_allocator=self._using_allocator,
+            device=types.SimpleNamespace(get_cublas_handle=lambda: 1),
         )
 
     @contextlib.contextmanager

@@ -133,3 +133,9 @@ def addmm(of: dtype) -> Addmm:
     the number of products: the summand's pointer and strides, beta, and alpha. If beta is 0, the
     summand is not read."""
     return Addmm(of)
+
+
+def ready(of: dtype, device_index: int) -> None:
+    """Load the kernels of one dtype."""
+    for launches in (mm(of), addmm(of)):
+        launches.ready(device_index)

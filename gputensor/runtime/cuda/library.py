@@ -118,11 +118,11 @@ transforms = Plans(lambda: cupy.fft.config.get_plan_cache(), Event, _memory_of_a
 def blas(op: str, device_index: int) -> Iterator[tuple[Any, int]]:
     """In the block, call cuBLAS on the device's current stream: CuPy's functions, and the handle
     for this thread and the device."""
-    from cupy_backends.cuda.libs import cublas
-
     # Relaxed is needed, because cuBLAS allocates and loads kernels on first use.
     with On(checked(op, device_index)), Relaxed():
         try:
+            from cupy_backends.cuda.libs import cublas
+
             yield cublas, cupy.cuda.device.get_cublas_handle()
         except CudaError as error:
             raise errors.kernel_failed(op, told("cuBLAS", error)) from error

@@ -530,7 +530,7 @@ SILENT = (
 ).split()
 
 
-def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
+def test_no_entry_lets_an_error_of_cupy_out(cuda, fake, monkeypatch):
     """Add a new entry to one of the two lists; also add methods of objects that entries return."""
     stream, event, memory = cuda.Stream(0), cuda.Event(enable_timing=True), cuda.allocate(8, 0)
     pinned, function = cuda.pinned_allocate(8), cuda.load(b"image", "k", 0)
@@ -540,6 +540,14 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
     run = cuda.launcher(*launched[:4])
     run(bytes(8))
     graph = cuda.begin_capture(stream, (1, 0), "global").end()
+    libs = types.ModuleType("cupy_backends.cuda.libs")
+    libs.cublas = fake
+    monkeypatch.setitem(sys.modules, libs.__name__, libs)
+
+    def call_cublas():
+        with cuda.blas("mm", 0) as (routines, _handle):
+            routines._check()
+
     entries = {
         "device_name": lambda: cuda.device_name(0),
         "capability": lambda: cuda.capability(0),
@@ -562,6 +570,7 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
         "launcher": lambda: run(bytes(8)),
         "taker": cuda.taker(1 << 40, 0),
         "call_library": lambda: cuda.call_library("sort", lambda library: fake._check(), (), (), 0),
+        "blas": call_cublas,
         "begin_capture": lambda: cuda.begin_capture(stream, (1, 0), "global"),
         "replay": lambda: cuda.replay(graph, 0),
         "device_of": lambda: cuda.device_of(memory.ptr),
