@@ -88,7 +88,7 @@ def tracked(folder: str, *suffixes: str) -> list[Path]:
 
 def _counts() -> Iterator[Row]:
     ours = tracked("gputensor", ".py")
-    written = [path for path in ours if paths.GENERATED not in path.parents]
+    written = [path for path in ours if not paths.is_generated(path)]
     sizes = [len(path.read_text(encoding="utf-8").splitlines()) for path in written]
     model = load.load()
     lines = sum(stats.counted(generate.files(model)).values())

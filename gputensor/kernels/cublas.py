@@ -87,13 +87,14 @@ class Product:
 
     def __init__(self, out: Geometry, a: Geometry, b: Geometry) -> None:
         (*batch, m, n), k = out.sizes, a.sizes[-1]
-        element = _TYPES[out.dtype][0]
-        forms = [form(g) for g in (b, a, out)]
-        assert None not in forms and forms[2] == (_PLAIN, forms[2][1])  # type: ignore[index]
-        steps = [(g.strides[0],) if batch else () for g in (b, a, out)]
-        self._of = out.dtype
-        self._sizes = (*[f[0] for f in forms[:2] if f], n, m, k)
-        self._b, self._a, self._out = [(element, f[1], *step) for f, step in zip(forms, steps) if f]
+        element, layouts = _TYPES[out.dtype][0], []
+        for g in (b, a, out):
+            found = form(g)
+            assert found is not None and (g is not out or found[0] == _PLAIN)
+            step = (g.strides[0],) if batch else ()
+            layouts.append((found[0], (element, found[1], *step)))
+        (b_form, self._b), (a_form, self._a), (_, self._out) = layouts
+        self._of, self._sizes = out.dtype, (b_form, a_form, n, m, k)
         self._count = tuple(batch)
 
     def __call__(
