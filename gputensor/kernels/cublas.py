@@ -52,7 +52,7 @@ def set_precision(precision: str) -> None:
 
 
 # From this number of multiplications on, cuBLAS is faster than our kernel, of which a product of
-# 128 x 128 has only four blocks. The number is an estimate from peak rates.
+# 128 x 128 has only four blocks. This limit is an estimate from peak rates.
 LARGE = 1 << 20
 
 # Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture.

@@ -89,7 +89,7 @@ def _draw(
 def _draw_by_loops(
     loops: Any, out: Tensor, mean: Tensor, params: tuple[Tensor, ...], generator: Any
 ) -> None:  # fmt: skip
-    """Like `_draw`, by the CPU's loops. Each element uses the random numbers that it uses there."""
+    """Like `_draw`, by the CPU's loops and with the same random numbers for each element."""
     by_counting, by_rejection = loops
     drawn, means = out._get_array(), mean._get_array()
     given = [numpy.ascontiguousarray(x._get_array()) for x in params]
