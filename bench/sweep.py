@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -88,14 +90,32 @@ _NUMPY = {
 
 
 Given = tuple[list[Any], dict[str, Any]]
+# (module of both libraries, prefix that the operators of its functions have).
+_MODULES = (
+    ("nn.functional.", ""), ("", ""), ("special.", "special_"), ("linalg.", "linalg_"),
+    ("fft.", "fft_"), ("Tensor.", ""),
+)  # fmt: skip
 
 
-def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
+def _callees(case: Case, torch: Any) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
+    """Return pairs (ours, PyTorch's) of functions that call the case's operator. Public functions
+    and methods come before the overload in `ops.aten`."""
+    base, _, overload = case.op.partition(".")
+    paths = [
+        module + base.removeprefix(prefix)
+        for module, prefix in _MODULES if base.startswith(prefix)
+    ]  # fmt: skip
+    for path in (*paths, f"ops.aten.{base}.{overload or 'default'}"):
+        with contextlib.suppress(AttributeError):
+            yield attrgetter(path)(gt), attrgetter(path)(torch)
+
+
+def _sides(
+    case: Case, given: Given, ours: Callable[..., Any], theirs: Callable[..., Any], torch: Any
+) -> dict[str, Callable[[], Any]]:
     """Return a dict from library to a call of the case."""
     args, kwargs = given
-    base, _, overload = case.op.partition(".")
-    ours = getattr(getattr(gt.ops.aten, base), overload or "default")
-    theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
+    base = case.op.partition(".")[0]
     sides = {
         "gputensor": _bound(ours, gt.from_numpy, args, kwargs),
         "torch": _bound(theirs, torch.from_numpy, args, kwargs),
@@ -169,6 +189,10 @@ def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
     return bool(np.isclose(x, y, rtol, atol, equal_nan=True).all())
 
 
+# PyTorch's errors for a dtype, sizes or arguments that a function does not take.
+_REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+
+
 # --- run ------------------------------------------------------------------------------------------
 
 
@@ -227,9 +251,15 @@ def _measure(
         if given is None or _makes_far_more(case, given, torch):
             data["refused"].append(case.number)
             return
-        sides = _sides(case, given, torch)
-        expected, torch_s = _timed(sides["torch"])
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+    except _REFUSALS:
+        data["refused"].append(case.number)
+        return
+    for callee, peer in _callees(case, torch):
+        sides = _sides(case, given, callee, peer, torch)
+        with contextlib.suppress(*_REFUSALS):
+            expected, torch_s = _timed(sides["torch"])
+            break
+    else:
         data["refused"].append(case.number)  # PyTorch rejects this dtype or these sizes
         return
     try:
