@@ -74,12 +74,12 @@ class DeviceFace:
         """
         return CurrentStream(self._runtime, stream)
 
-    def manual_seed(self, seed: int) -> None:
+    def manual_seed(self, seed: float) -> None:
         """Seed the current device's generator. Do nothing without a device, as in PyTorch."""
         if self.is_available():
             seed_devices(self._type, [self.current_device()], seed)
 
-    def manual_seed_all(self, seed: int) -> None:
+    def manual_seed_all(self, seed: float) -> None:
         """Seed the generators of all devices."""
         seed_devices(self._type, range(self.device_count()), seed)
 

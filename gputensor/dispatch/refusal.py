@@ -59,9 +59,9 @@ def warn(message: str, stacklevel: int) -> None:
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Handle a failed call of the public function `op`. If 0-d tensors were passed for numbers,
-    repeat the call with the tensors' values and return the result. Otherwise raise the error that
-    explains the failure.
+    """Handle a failed call of the public function `op`. If 0-d tensors or NumPy scalars were passed
+    for numbers, repeat the call with their values and return the result. Otherwise raise the error
+    that explains the failure.
 
     given: the function's local variables, which contain the values of the schema's arguments.
     """
@@ -73,7 +73,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     if op in _OF_NUMBERS and None not in (number(given.get("input")), number(given.get("other"))):
         made = dispatcher.find("aten::full")([], number(given["input"]))
         return _again(function, {**given, "input": made})
-    if plain := _numbers_of_tensors(op, given):
+    if plain := _plain_numbers(op, given):
         return _again(function, {**given, **plain})
     try:
         _explain(error, op, given, function)
@@ -111,10 +111,10 @@ def _overloads(op: str) -> list[Operator]:
     return [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
 
 
-def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Find 0-d tensors that were passed for arguments declared as numbers. Return a dict that maps
-    the function's variables to the values of these tensors."""
-    if not any(map(_is_single, given.values())):
+def _plain_numbers(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Find 0-d tensors and NumPy scalars that were passed for arguments declared as numbers. Return
+    a dict that maps the function's variables to their values."""
+    if not any(_is_single(x) or isinstance(x, np.generic) for x in given.values()):
         return {}
     found = {}
     for name, types in _types_of(op, dispatcher.generation[0]).items():
@@ -138,10 +138,15 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
-    """Return the value of the 0-d tensor x if all `types` are types of numbers; otherwise None."""
-    # A tensor is never passed for a string, so the type str is ignored.
+    """Return the value of the 0-d tensor or NumPy scalar x if all `types` are types of numbers;
+    otherwise None."""
+    # A tensor or NumPy scalar is never passed for a string, and a NumPy scalar never for a tensor.
     bases = {kind.base for kind in types} - {"str"}
-    if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
+    if isinstance(x, np.generic):
+        bases -= {"Tensor"}
+    elif not hasattr(x, "_keys"):
+        return None
+    if not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
     return None if bases <= _INTEGRAL and type(found) is not int else found

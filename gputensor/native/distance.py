@@ -15,7 +15,7 @@ import numpy
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
-from ..core.arguments import real
+from ..core.arguments import number
 from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
 from ..core.promotion import result_type
@@ -37,9 +37,10 @@ _slopes = stub.compiled("distance", "distance_slopes")
 
 
 def _number(op: str, arg: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    found = number(value)
+    if found is None or isinstance(found, (bool, complex)):
         raise errors.wrong_type(op, arg, "be a real number", value)
-    return real(op, arg, value)
+    return float(found)
 
 
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gputensor.core import errors
+from gputensor.core.arguments import number
 
 if TYPE_CHECKING:
     from _queue import SimpleQueue
@@ -138,8 +139,10 @@ def set_num_threads(count: int) -> None:
     """Let kernels and OpenBLAS use `count` threads from now on. The calling thread is one of
     them."""
     global _num_threads, _pool, _is_set
-    if type(count) is not int or count < 1:
+    plain = number(count)
+    if type(plain) is not int or plain < 1:
         raise errors.must("set_num_threads", "count", "be a positive integer", count)
+    count = plain
     with _lock:
         if count == _num_threads and _is_set:
             return

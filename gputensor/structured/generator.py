@@ -7,6 +7,7 @@ devices. native/random.py turns the numbers into distributions.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ import numpy as np
 
 from .. import runtime
 from ..core import errors
-from ..core.arguments import flag
+from ..core.arguments import flag, number, number_in
 from ..core.device import CPU, device as as_device
 from ..core.dtype import uint8
 from ..core.guard import Guard
@@ -56,10 +57,11 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an int. Negative seeds wrap around to 64-bit numbers."""
-        if isinstance(seed, bool) or not isinstance(seed, int):
+        plain = number(seed)
+        if type(plain) is not int:
             raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
         self._stands_in_no_capture("manual_seed")
-        self._seed, self._position = seed & (_SEEDS - 1), 0
+        self._seed, self._position = plain & (_SEEDS - 1), 0
         return self
 
     def initial_seed(self) -> int:
@@ -129,20 +131,28 @@ def default_generator(place: Any) -> Generator:
     return found
 
 
-def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
-    """Seed the default generators of these devices."""
+def seed_devices(device_type: str, indices: Iterable[int], seed: float) -> None:
+    """Seed the default generators of these devices, as `manual_seed` does."""
     for index in indices:
-        default_generator(as_device(device_type, index)).manual_seed(seed)
+        default_generator(as_device(device_type, index)).manual_seed(_whole(seed))
 
 
-def manual_seed(seed: int) -> Generator:
-    """Seed the generators of all devices, and return the CPU's generator."""
+def manual_seed(seed: float) -> Generator:
+    """Seed the generators of all devices, and return the CPU's generator. As in PyTorch, the
+    fraction of a float is dropped."""
     global _default_seed
-    generator = default_generator(CPU).manual_seed(seed)
-    _default_seed = seed
+    generator = default_generator(CPU).manual_seed(_whole(seed))
+    _default_seed = generator.initial_seed()
     for other in _generators.values():
-        other.manual_seed(seed)
+        other.manual_seed(_default_seed)
     return generator
+
+
+def _whole(seed: Any) -> Any:
+    """Return a finite real number as an int. Return anything else unchanged."""
+    plain = number_in(seed)
+    is_finite = type(plain) is int or type(plain) is float and math.isfinite(plain)
+    return int(plain) if is_finite else seed
 
 
 def seed() -> int:

@@ -1,10 +1,12 @@
-"""A 0-d tensor may replace a number if only a number is declared, as in PyTorch."""
+"""A 0-d tensor may replace a number if only a number is declared, as in PyTorch. A NumPy scalar may
+replace any number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gputensor as gt
@@ -36,8 +38,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_it_is_what_the_number_is(name: str) -> None:
     call = CALLS[name]
-    made, wanted = call(gt.tensor(2)), call(2)
-    assert made.tolist() == wanted.tolist() and made.dtype is wanted.dtype
+    for two in (gt.tensor(2), np.int64(2), np.uint8(2)):
+        made, wanted = call(two), call(2)
+        assert made.tolist() == wanted.tolist() and made.dtype is wanted.dtype
 
 
 def test_gradients_are_those_of_the_number() -> None:
@@ -158,3 +161,44 @@ def test_the_number_is_read_once(row: Row) -> None:
                 gt.testing.assert_close(
                     ours, theirs, rtol=0, atol=0, equal_nan=True, msg=f"{case}, {at}"
                 )
+
+
+def _of_numpy(x: Any) -> Any:
+    """Return a number, or the numbers of a list or tuple, as NumPy scalars."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_of_numpy, x))
+    return {int: np.int64, float: np.float64}.get(type(x), lambda x: x)(x)
+
+
+DEFINED = [row for row in forms.CALLABLE if "empty" not in row.name]
+
+
+@pytest.mark.parametrize("row", forms.some(DEFINED, 2), ids=str)
+def test_numpy_scalars_are_numbers(row: Row) -> None:
+    """Also in lists, and for operators that take a tensor in the same place."""
+    for case in forms.one_of_each_form(row):
+        outcomes = []
+        for convert in (lambda x: x, _of_numpy):
+            call = case.build()
+            args = tuple(map(convert, call.args))
+            kwargs = {name: convert(x) for name, x in call.kwargs.items()}
+            gt.manual_seed(7)
+            outcomes.append(forms.flat(forms.main_form(row.name)(args, kwargs)))
+        gt.testing.assert_close(*outcomes, rtol=0, atol=0, equal_nan=True, msg=str(case))
+
+
+def test_numpy_scalars_are_numbers_to_functions_that_are_no_operators() -> None:
+    for seed in (np.int64(5), np.float32(5.5), gt.tensor(5), 5.5):
+        assert gt.manual_seed(seed).initial_seed() == 5
+    assert gt.Generator().manual_seed(np.int64(5)).initial_seed() == 5
+    for wrong in ("5", 1j, float("nan"), [5], gt.ones(2)):
+        with pytest.raises(TypeError, match="manual_seed: 'seed' must be an int"):
+            gt.manual_seed(wrong)  # type: ignore[arg-type]
+    before = gt.get_num_threads()
+    gt.set_num_threads(np.int64(before))  # type: ignore[arg-type]
+    optimizer = gt.optim.SGD([gt.ones(2, requires_grad=True)], lr=0.5)
+    schedule = gt.optim.lr_scheduler.MultiStepLR(optimizer, np.array([1, 2]), np.float32(0.5))
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.25]
+    assert gt.cdist(gt.ones(1, 3), gt.zeros(1, 3), np.int64(1)).item() == 3

@@ -88,7 +88,7 @@ class MultiStepLR(FactorLR):
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        listed = list(milestones)
+        listed = [number(step) for step in milestones]
         if not all(isinstance(step, (int, float)) for step in listed):
             raise errors.wrong_type("MultiStepLR", "milestones", "hold numbers", milestones)
         self.milestones, self.gamma = dict(Counter(listed)), gamma
