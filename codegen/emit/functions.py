@@ -70,6 +70,7 @@ def faces(op: Op) -> list[list[str]]:
             test = f'if inplace is not False and _flag("{name}", "inplace", inplace):'
             body = [test, *indent(writes), *body]
         body = writes if name.endswith("_") else body
+        body = [*_tuples({item: own[item] for item in values if item in own}), *body]
         types = {item: nn_type(item, own.get(item), value) for item, value in values.items()}
         decorator: list[Any] = []
         if any("Tensor" in text or "[]" in text for text in list(types.values())[1:]):
@@ -291,6 +292,7 @@ def _single(it: Public) -> list[str]:
     op = it.first
     lines = [] if it.vararg is None else spread(it.name, it.vararg)
     lines += _normalised(op.arguments, it.name)
+    lines += _tuples({parameter(a.name): a.type for a in op.arguments if a is not it.vararg})
     if op.shortcut:
         # as in THPVariable_contiguous, a call that changes nothing returns self without a dispatch
         lines += [f"if {op.shortcut}:", "    return self"]
@@ -365,6 +367,16 @@ def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) 
     return lines
 
 
+def _tuples(types: Mapping[str, Any]) -> list[str]:
+    """Return lines that convert lists of numbers to tuples, because the keys of short cuts must be
+    hashable. types: a dict from parameters to types."""
+    lines = []
+    for name, kind in types.items():
+        if kind.required.is_list and kind.required.base in ("int", "SymInt", "float"):
+            lines += [f"if type({name}) is list:", f"    {name} = tuple({name})"]
+    return lines
+
+
 def _merged(it: Public, merge: Merge) -> list[str]:
     lines = []
     if it.takes_requires_grad:
@@ -400,7 +412,10 @@ def _cases(it: Public, merge: Merge) -> list[str]:
         form = it.outs.get(op.name)
         guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * (form is not None)
         first = gather.short_cut(op, guards, case.arguments, made=_named(op, "made"))
-        body = [] if shared else gather.gathered(op, first)
+        spread_out = vararg(op, is_method=it.is_method)
+        lists = [a for a in op.arguments if a is not spread_out and a.name not in case.arguments]
+        body = _tuples({parameter(a.name): a.type for a in lists})
+        body += [] if shared else gather.gathered(op, first)
         if form is not None:
             kept = [a for a in form.arguments if a.has_default and not a.is_write]
             filled = {a.name: default(a) for a in kept if a.name not in op.parameters}

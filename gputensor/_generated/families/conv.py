@@ -25,6 +25,14 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
         bias: sum_of_channels(grad)
     Native: native/conv.py. Matches torch.convolution."""
     try:
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(padding) is list:
+            padding = tuple(padding)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
+        if type(output_padding) is list:
+            output_padding = tuple(output_padding)
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
@@ -81,9 +89,17 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
+            if type(stride) is list:
+                stride = tuple(stride)
+            if type(dilation) is list:
+                dilation = tuple(dilation)
             return op_conv1d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         return op_conv1d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -109,9 +125,17 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
+            if type(stride) is list:
+                stride = tuple(stride)
+            if type(dilation) is list:
+                dilation = tuple(dilation)
             return op_conv2d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         return op_conv2d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -137,9 +161,17 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
+            if type(stride) is list:
+                stride = tuple(stride)
+            if type(dilation) is list:
+                dilation = tuple(dilation)
             return op_conv3d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         return op_conv3d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -160,6 +192,14 @@ def conv_transpose1d(
         dilation: int or ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose1d."""
     try:
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(padding) is list:
+            padding = tuple(padding)
+        if type(output_padding) is list:
+            output_padding = tuple(output_padding)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
@@ -182,6 +222,14 @@ def conv_transpose2d(
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose2d."""
     try:
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(padding) is list:
+            padding = tuple(padding)
+        if type(output_padding) is list:
+            output_padding = tuple(output_padding)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
@@ -204,6 +252,14 @@ def conv_transpose3d(
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose3d."""
     try:
+        if type(stride) is list:
+            stride = tuple(stride)
+        if type(padding) is list:
+            padding = tuple(padding)
+        if type(output_padding) is list:
+            output_padding = tuple(output_padding)
+        if type(dilation) is list:
+            dilation = tuple(dilation)
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep

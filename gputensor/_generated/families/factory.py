@@ -82,6 +82,10 @@ def empty_strided(
             dtype = _element_type("empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if type(size) is list:
+            size = tuple(size)
+        if type(stride) is list:
+            stride = tuple(stride)
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_strided.table[key_set](
@@ -111,6 +115,10 @@ def empty_permuted(
             dtype = _element_type("empty_permuted", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if type(size) is list:
+            size = tuple(size)
+        if type(physical_layout) is list:
+            physical_layout = tuple(physical_layout)
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_permuted.table[key_set](
@@ -232,6 +240,10 @@ def Tensor_new_empty_strided(
             dtype = _element_type("new_empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if type(size) is list:
+            size = tuple(size)
+        if type(stride) is list:
+            stride = tuple(stride)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_empty_strided.table[key_set](
@@ -568,6 +580,8 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
             dtype = _element_type("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if type(size) is list:
+            size = tuple(size)
         if (not requires_grad and type(fill_value) in NUMBERS and layout is None
                 and pin_memory is None):
             try:
@@ -664,6 +678,8 @@ def Tensor_new_full(
             dtype = _element_type("new_full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if type(size) is list:
+            size = tuple(size)
         if not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_new_full.table.short.get((self._geometry, size, dtype, device))

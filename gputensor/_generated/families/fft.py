@@ -249,6 +249,10 @@ def fft_fft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.fft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_fft_fft2.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -276,6 +280,10 @@ def fft_ifft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ifft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_fft_ifft2.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -303,6 +311,10 @@ def fft_rfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.rfft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -327,6 +339,10 @@ def fft_irfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.irfft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -350,6 +366,10 @@ def fft_hfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.hfft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -374,6 +394,10 @@ def fft_ihfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ihfft2."""
     try:
         dim = dim if axis is None else axis
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -396,6 +420,10 @@ def fft_fftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.fftn."""
     try:
         dim = dim if axis is None else _axis("fft_fftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_fft_fftn.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -422,6 +450,10 @@ def fft_ifftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ifftn."""
     try:
         dim = dim if axis is None else _axis("fft_ifftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_fft_ifftn.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -448,6 +480,10 @@ def fft_rfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.rfftn."""
     try:
         dim = dim if axis is None else _axis("fft_rfftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -470,6 +506,10 @@ def fft_irfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.irfftn."""
     try:
         dim = dim if axis is None else _axis("fft_irfftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -492,6 +532,10 @@ def fft_hfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.hfftn."""
     try:
         dim = dim if axis is None else _axis("fft_hfftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -514,6 +558,10 @@ def fft_ihfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ihfftn."""
     try:
         dim = dim if axis is None else _axis("fft_ihfftn", dim, axis)
+        if type(s) is list:
+            s = tuple(s)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -593,6 +641,8 @@ def fft_fftshift(input, dim=None, *, axis=None):
     Native: native/fft.py. Matches torch.fft.fftshift."""
     try:
         dim = dim if axis is None else _axis("fft_fftshift", dim, axis)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_fftshift.table[key_set](key_set, input, dim)
@@ -608,6 +658,8 @@ def fft_ifftshift(input, dim=None, *, axis=None):
     Native: native/fft.py. Matches torch.fft.ifftshift."""
     try:
         dim = dim if axis is None else _axis("fft_ifftshift", dim, axis)
+        if type(dim) is list:
+            dim = tuple(dim)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_ifftshift.table[key_set](key_set, input, dim)

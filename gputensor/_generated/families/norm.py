@@ -21,6 +21,8 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
             result2, weight, bias, grad_input_mask)
     Native: native/norm.py. Matches torch.native_layer_norm."""
     try:
+        if type(normalized_shape) is list:
+            normalized_shape = tuple(normalized_shape)
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys) | include) & keep
@@ -66,6 +68,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn
     >>> gt.layer_norm(gt.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])"""
     try:
+        if type(normalized_shape) is list:
+            normalized_shape = tuple(normalized_shape)
         if cudnn_enable is True:
             try:
                 short = op_layer_norm.table.short.get((
@@ -118,6 +122,8 @@ def nn_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
 
     >>> gt.layer_norm(gt.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])"""
+    if type(normalized_shape) is list:
+        normalized_shape = tuple(normalized_shape)
     return call_layer_norm(input, normalized_shape, weight, bias, eps)
 
 op__fused_rms_norm = _define(
@@ -148,6 +154,8 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         eps: float, optional.
     Native: native/norm.py. Matches torch.rms_norm."""
     try:
+        if type(normalized_shape) is list:
+            normalized_shape = tuple(normalized_shape)
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
         return op_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)

@@ -287,6 +287,8 @@ def randint(
         if device is not None and type(device) is not _device:
             device = _device(device)
         if low is None and generator is None:
+            if type(size) is list:
+                size = tuple(size)
             if out is None and type(high) is int and layout is None and pin_memory is None:
                 try:
                     short = op_randint.table.short.get((high, size, dtype, device))
@@ -301,6 +303,8 @@ def randint(
                 return op_randint_out.table[key_set](key_set, high, size, out)
             return op_randint.table[key_set](key_set, high, size, dtype, layout, device, pin_memory)
         if low is not None and generator is None:
+            if type(size) is list:
+                size = tuple(size)
             if (out is None and type(low) is int and type(high) is int and layout is None
                     and pin_memory is None):
                 try:
@@ -317,6 +321,8 @@ def randint(
             return op_randint_low.table[key_set](
                 key_set, low, high, size, dtype, layout, device, pin_memory)
         if low is None:
+            if type(size) is list:
+                size = tuple(size)
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
@@ -324,6 +330,8 @@ def randint(
                 return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
             return op_randint_generator.table[key_set](
                 key_set, high, size, generator, dtype, layout, device, pin_memory)
+        if type(size) is list:
+            size = tuple(size)
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:

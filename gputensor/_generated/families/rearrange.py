@@ -20,6 +20,8 @@ def flip(input, dims):
     >>> gt.flip(gt.arange(3), (0,))
     tensor([2, 1, 0])"""
     try:
+        if type(dims) is list:
+            dims = tuple(dims)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flip.table[key_set](key_set, input, dims)
@@ -66,6 +68,10 @@ def roll(input, shifts, dims=(), *, out=None):
     >>> gt.roll(gt.arange(4), 1)
     tensor([3, 0, 1, 2])"""
     try:
+        if type(shifts) is list:
+            shifts = tuple(shifts)
+        if type(dims) is list:
+            dims = tuple(dims)
         if out is None:
             short = op_roll.table.short.get(input._geometry)
             if short is not None and (made := short(input, shifts, dims)) is not None:
@@ -81,6 +87,10 @@ def roll(input, shifts, dims=(), *, out=None):
 def Tensor_roll(self, shifts, dims=()):
     """Elements shifted along dims; elements past the end reappear at the front. See gt.roll."""
     try:
+        if type(shifts) is list:
+            shifts = tuple(shifts)
+        if type(dims) is list:
+            dims = tuple(dims)
         short = op_roll.table.short.get(self._geometry)
         if short is not None and (made := short(self, shifts, dims)) is not None:
             return made
@@ -114,6 +124,8 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     >>> gt.rot90(gt.arange(4).reshape(2, 2)).tolist()
     [[1, 3], [0, 2]]"""
     try:
+        if type(dims) is list:
+            dims = tuple(dims)
         if out is None:
             short = op_rot90.table.short.get(input._geometry)
             if short is not None and (made := short(input, k, dims)) is not None:
@@ -130,6 +142,8 @@ def Tensor_rot90(self, k=1, dims=(0, 1)):
     """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first towards
     the second. See gt.rot90."""
     try:
+        if type(dims) is list:
+            dims = tuple(dims)
         short = op_rot90.table.short.get(self._geometry)
         if short is not None and (made := short(self, k, dims)) is not None:
             return made
@@ -269,6 +283,14 @@ def nn_unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         padding: ints, default 0.
         stride: ints, default 1.
     Matches torch.nn.functional.unfold."""
+    if type(kernel_size) is list:
+        kernel_size = tuple(kernel_size)
+    if type(dilation) is list:
+        dilation = tuple(dilation)
+    if type(padding) is list:
+        padding = tuple(padding)
+    if type(stride) is list:
+        stride = tuple(stride)
     return call_im2col(input, kernel_size, dilation, padding, stride)
 
 op_col2im = _define(
@@ -295,4 +317,14 @@ def nn_fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         padding: ints, default 0.
         stride: ints, default 1.
     Matches torch.nn.functional.fold."""
+    if type(output_size) is list:
+        output_size = tuple(output_size)
+    if type(kernel_size) is list:
+        kernel_size = tuple(kernel_size)
+    if type(dilation) is list:
+        dilation = tuple(dilation)
+    if type(padding) is list:
+        padding = tuple(padding)
+    if type(stride) is list:
+        stride = tuple(stride)
     return call_col2im(input, output_size, kernel_size, dilation, padding, stride)

@@ -49,6 +49,8 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keep
                 key_set |= _checked_out("sum", out)._keys & keep
                 return op_sum_out.table[key_set](key_set, input, dtype, out)
             return op_sum.table[key_set](key_set, input, dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_sum_dim_IntList.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -75,6 +77,8 @@ def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_sum.table[key_set](key_set, self, dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_sum_dim_IntList.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -123,6 +127,8 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, k
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_nansum.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -143,6 +149,8 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepd
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_nansum.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -270,6 +278,8 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
                 key_set |= _checked_out("mean", out)._keys & keep
                 return op_mean_dtype_out.table[key_set](key_set, input, dtype, out)
             return op_mean.table[key_set](key_set, input, dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_mean_dim.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -296,6 +306,8 @@ def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdim
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_mean.table[key_set](key_set, self, dtype)
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_mean_dim.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -337,6 +349,8 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_amax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -354,6 +368,8 @@ def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_amax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -387,6 +403,8 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_amin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -404,6 +422,8 @@ def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_amin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -457,6 +477,8 @@ def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
                 return op_any_all_out.table[key_set](key_set, input, out)
             return op_any.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
+            if type(dim) is list:
+                dim = tuple(dim)
             if out is None:
                 short = op_any_dims.table.short.get(input._geometry)
                 if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -492,6 +514,8 @@ def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
             key_set = (self._keys | include) & keep
             return op_any.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
+            if type(dim) is list:
+                dim = tuple(dim)
             short = op_any_dims.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, keepdim)) is not None:
                 return made
@@ -558,6 +582,8 @@ def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
                 return op_all_all_out.table[key_set](key_set, input, out)
             return op_all.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
+            if type(dim) is list:
+                dim = tuple(dim)
             if out is None:
                 short = op_all_dims.table.short.get(input._geometry)
                 if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -593,6 +619,8 @@ def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
             key_set = (self._keys | include) & keep
             return op_all.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
+            if type(dim) is list:
+                dim = tuple(dim)
             short = op_all_dims.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, keepdim)) is not None:
                 return made
@@ -646,6 +674,8 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         if out is None:
             short = op_logsumexp.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -667,6 +697,8 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
+        if type(dim) is list:
+            dim = tuple(dim)
         short = op_logsumexp.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -695,6 +727,8 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
     try:
         dim = dim if axis is None else _axis("count_nonzero", dim, axis)
         if isinstance(dim, (tuple, list)):
+            if type(dim) is list:
+                dim = tuple(dim)
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             if out is not None:

@@ -154,6 +154,8 @@ def affine_grid_generator(theta, size, align_corners):
         align_corners: bool.
     Native: native/sampling.py. Matches torch.affine_grid_generator."""
     try:
+        if type(size) is list:
+            size = tuple(size)
         include, keep = _state.get()
         key_set = (theta._keys | include) & keep
         return op_affine_grid_generator.table[key_set](key_set, theta, size, align_corners)
