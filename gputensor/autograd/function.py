@@ -299,13 +299,13 @@ def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None
     context._to_save, context._saved = (), saved
 
 
-def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a `backward` method that is not differentiable."""
 
-    @functools.wraps(backward)
+    @functools.wraps(fn)
     def wrapped(ctx: Context, *grads: Any) -> Any:
         with no_grad():
-            results = backward(ctx, *grads)
+            results = fn(ctx, *grads)
         needs = any([isinstance(g, Tensor) and requires_grad(g) for g in grads])
         if grad_mode.get() != DEFAULT or not needs:
             return results

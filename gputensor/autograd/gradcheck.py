@@ -6,13 +6,15 @@ PyTorch's convention, the gradient g of a real L with respect to z satisfies dL 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import flag
 from ..core.dtype import FLOATING
 from ..dispatch.refusal import declares, is_iterable
 from ..tensor.make import over_array
@@ -23,10 +25,27 @@ Function = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
 
-@declares(func="Callable", inputs="Tensor|Iterable", eps="float", atol="float", rtol="float")
+class _Checks(NamedTuple):
+    """Options of `gradcheck`, under their names there."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float = 0.0
+    check_batched_grad: bool = False
+    check_forward_ad: bool = False
+    check_backward_ad: bool = True
+
+
+@declares(
+    func="Callable", inputs="Tensor|Iterable", eps="float", atol="float", rtol="float",
+    nondet_tol="float",
+)  # fmt: skip
 def gradcheck(
     func: Function, inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-    raise_exception: bool = True,
+    raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+    check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
 ) -> bool:  # fmt: skip
     """Return True if the derivative of `func` at `inputs` agrees with central differences.
 
@@ -34,15 +53,29 @@ def gradcheck(
         func: takes the inputs and returns a tensor or several.
         inputs: tensors of double precision. Inputs that require grad are varied by eps.
         raise_exception: raise GradcheckError, with both Jacobians, instead of returning False.
+        nondet_tol: the largest difference between the gradients of two backward passes.
+        check_batched_grad: gradients of a batch (`is_grads_batched`) must equal single gradients.
+        check_forward_ad, check_backward_ad: compare forward and reverse mode.
+        check_undefined_grad, check_grad_dtypes, fast_mode: have no effect. Each output's gradients
+            are computed without those of the other outputs, backward passes cast gradients to the
+            dtypes of the inputs, and whole Jacobians are compared.
     """
-    eps, atol, rtol = float(eps), float(atol), float(rtol)
+    checks = _Checks(
+        float(eps), float(atol), float(rtol), float(nondet_tol),
+        *[
+            flag("gradcheck", name, value) for name, value in (
+                ("check_batched_grad", check_batched_grad),
+                ("check_forward_ad", check_forward_ad), ("check_backward_ad", check_backward_ad),
+            )
+        ],
+    )  # fmt: skip
     given = _tuple(inputs)
     varied = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
     if not varied:
         rule = "hold a tensor that requires grad"
         raise errors.wrong_value("gradcheck", "inputs", rule, errors.Got("none"))
     try:
-        _compare(func, given, varied, eps, atol, rtol)
+        _compare(func, given, varied, checks)
     except errors.GradcheckError:
         if raise_exception:
             raise
@@ -53,17 +86,26 @@ def gradcheck(
 @declares(func="Callable", inputs="Tensor|Iterable", grad_outputs="Tensor?|Tensor[]", eps="float")
 def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
-    rtol: float = 1e-3, raise_exception: bool = True,
+    rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True,
+    nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True, fast_mode: bool = False,
 ) -> bool:  # fmt: skip
     """Call `gradcheck` for the derivative of `func`, with respect to inputs and incoming gradients.
 
     grad_outputs: the gradients of the outputs. They are random unless given.
+    gen_non_contig_grad_outputs: make random gradients that are not contiguous.
+    check_fwd_over_rev, check_rev_over_rev: compare forward and reverse mode of the derivative. The
+    other arguments are those of `gradcheck`.
     """
     given = _tuple(inputs)
     varied = [n for n, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
     if grad_outputs is None:
         random = np.random.default_rng(0)
         grad_outputs = [_random_like(random, y) for y in _outputs(func, given)]
+        if flag("gradgradcheck", "gen_non_contig_grad_outputs", gen_non_contig_grad_outputs):
+            grad_outputs = [calls.repeat(g[..., None], (1,) * g.ndim + (2,))[..., 0]
+                            for g in grad_outputs]  # fmt: skip
     behind = tuple([g.detach().requires_grad_() for g in _tuple(grad_outputs)])
 
     def derivative(*args: Any) -> Any:
@@ -75,7 +117,37 @@ def gradgradcheck(
 
     if not grad_outputs or not derivative(*given, *behind):
         return True  # the derivative depends on no input
-    return gradcheck(derivative, (*given, *behind), eps, atol, rtol, raise_exception)
+    options = (eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad)
+    if flag("gradgradcheck", "check_fwd_over_rev", check_fwd_over_rev) and not gradcheck(
+        _of_vjp(func, given, varied), (*given, *behind), *options,
+        check_forward_ad=True, check_backward_ad=False,
+    ):  # fmt: skip
+        return False
+    return gradcheck(
+        derivative, (*given, *behind), *options, check_grad_dtypes, check_batched_grad,
+        check_backward_ad=check_rev_over_rev,
+    )  # fmt: skip
+
+
+def _of_vjp(func: Function, given: tuple[Any, ...], varied: list[int]) -> Function:
+    """Return the derivative of `func` as a function that forward mode can differentiate."""
+    vjp = import_module("gputensor.func").vjp
+    made = _tuple(func(*given))
+    kept = [n for n, y in enumerate(made) if isinstance(y, Tensor) and y.requires_grad]
+
+    def derivative(*args: Any) -> Any:
+        front, back = args[: len(given)], args[len(given) :]
+
+        def chosen(*xs: Any) -> Any:
+            inputs = list(front)
+            for n, x in zip(varied, xs):
+                inputs[n] = x
+            results = _tuple(func(*inputs))
+            return tuple([results[n] for n in kept])
+
+        return vjp(chosen, *[front[n] for n in varied])[1](tuple(back))
+
+    return derivative
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
@@ -104,22 +176,28 @@ def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
 # --- Jacobians: one row per real number of the outputs, one column per real number of an input ---
 
 
-def _compare(
-    func: Function, given: tuple[Any, ...], varied: list[Tensor], eps: float, atol: float,
-    rtol: float,
-) -> None:  # fmt: skip
+def _compare(func: Function, given: tuple[Any, ...], varied: list[Tensor], checks: _Checks) -> None:
     outputs = _outputs(func, given)
     if not outputs:
         outputs = _differentiable(func, given)
-    analytical = [_analytical(y, varied) for y in outputs]
+    analytical = [_analytical(y, varied, checks) for y in outputs if checks.check_backward_ad]
     for number, x in enumerate(varied):
-        for place, jacobian in enumerate(_numerical(func, given, x, eps, len(outputs))):
-            found = analytical[place][number]
-            error = np.abs(found - jacobian) - (atol + rtol * np.abs(jacobian))
-            if not np.all(error <= 0):
-                what = f"derivative of output {place} with respect to input {number}"
-                worst = float(np.max(np.abs(found - jacobian)))
-                raise errors.gradients_differ(what, jacobian, found, worst)
+        modes = {}
+        if checks.check_backward_ad:
+            modes["derivative"] = [jacobians[number] for jacobians in analytical]
+        if checks.check_forward_ad:
+            modes["forward derivative"] = _forward(func, given, x, len(outputs))
+        numerical = _numerical(func, given, x, checks.eps, len(outputs))
+        for mode, jacobians in modes.items():
+            for place, (found, jacobian) in enumerate(zip(jacobians, numerical)):
+                what = f"{mode} of output {place} with respect to input {number}"
+                _must_agree(what, jacobian, found, checks.atol, checks.rtol)
+
+
+def _must_agree(what: str, wanted: Array, found: Array, atol: float, rtol: float) -> None:
+    difference = np.abs(found - wanted)
+    if not np.all(difference <= atol + rtol * np.abs(wanted)):
+        raise errors.gradients_differ(what, wanted, found, float(np.max(difference)))
 
 
 def _reals(array: Array) -> Array:
@@ -132,22 +210,63 @@ def _numpy(x: Tensor) -> Array:
     return np.array(x.detach().cpu().resolve_conj().resolve_neg().numpy())
 
 
-def _analytical(y: Tensor, varied: list[Tensor]) -> list[Array]:
-    rows: list[list[Array]] = [[] for _ in varied]
-    units = [1, 1j] if y.is_complex() else [1]
-    for unit in units:
+def _analytical(y: Tensor, varied: list[Tensor], checks: _Checks) -> list[Array]:
+    """Return the Jacobians of reverse mode. Raise if two passes or a batch find other numbers."""
+    found = _in_turn(y, varied)
+    for number, (first, again) in enumerate(zip(found, _in_turn(y, varied))):
+        what = f"gradients of two backward passes with respect to input {number}"
+        _must_agree(what, first, again, checks.nondet_tol, 0.0)
+    if checks.check_batched_grad and y.requires_grad and y.numel():
+        behind = calls.stack([over_array(one).to(y.device) for one in _units(y)])
+        grads = engine.grad(
+            y, varied, behind, retain_graph=True, allow_unused=True, is_grads_batched=True
+        )
+        for number, (first, g) in enumerate(zip(found, grads)):
+            if g is not None:
+                together = np.array([_reals(row) for row in _numpy(g)])
+                what = f"single and batched gradients with respect to input {number}"
+                _must_agree(what, first, together, checks.atol, checks.rtol)
+    return found
+
+
+def _units(y: Tensor) -> Iterator[Array]:
+    """Yield the unit vectors of the space of y."""
+    for unit in [1, 1j] if y.is_complex() else [1]:
         for k in range(y.numel()):
             one = np.zeros(y.shape, y.dtype.np)
             one.reshape(-1)[k] = unit
-            behind = over_array(one).to(y.device)
-            if y.requires_grad:
-                grads = engine.grad(y, varied, behind, retain_graph=True, allow_unused=True)
-            else:
-                grads = (None,) * len(varied)
-            for row, g, x in zip(rows, grads, varied):
-                row.append(_reals(np.zeros(x.shape, x.dtype.np) if g is None else _numpy(g)))
+            yield one
+
+
+def _in_turn(y: Tensor, varied: list[Tensor]) -> list[Array]:
+    """Return the Jacobians, whose rows are computed one after the other."""
+    rows: list[list[Array]] = [[] for _ in varied]
+    for one in _units(y):
+        behind = over_array(one).to(y.device)
+        if y.requires_grad:
+            grads = engine.grad(y, varied, behind, retain_graph=True, allow_unused=True)
+        else:
+            grads = (None,) * len(varied)
+        for row, g, x in zip(rows, grads, varied):
+            row.append(_reals(np.zeros(x.shape, x.dtype.np) if g is None else _numpy(g)))
     widths = [x.numel() * (2 if x.is_complex() else 1) for x in varied]
     return [np.array(r).reshape(len(r), width) for r, width in zip(rows, widths)]
+
+
+def _forward(func: Function, given: tuple[Any, ...], x: Tensor, count: int) -> list[Array]:
+    """Return the Jacobians of forward mode with respect to x."""
+    forward_ad = import_module(__package__).forward_ad  # the package loads it on first use
+    columns: list[list[Array]] = [[] for _ in range(count)]
+    heights = [len(_reals(_numpy(y))) for y in _differentiable(func, given)]
+    for one in _units(x):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, over_array(one).to(x.device))
+            made = _differentiable(func, tuple([dual if a is x else a for a in given]))
+            for column, y in zip(columns, made):
+                tangent = forward_ad.unpack_dual(y).tangent
+                zero = np.zeros(y.shape, y.dtype.np)
+                column.append(_reals(zero if tangent is None else _numpy(tangent)))
+    return [np.array(c).T.reshape(height, len(c)) for c, height in zip(columns, heights)]
 
 
 def _numerical(

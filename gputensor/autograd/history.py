@@ -77,6 +77,13 @@ class Own:
         self.accumulator: ref[AccumulateGrad] | None = None
 
 
+# The history of the wrappers of gputensor.func: vmap's batches, and tensors with tangents. It has
+# no edge to a node. It tells other code that a gradient may be needed.
+WRAPPED = object.__new__(AutogradMeta)
+WRAPPED.edge, WRAPPED.view, WRAPPED.version, WRAPPED.own = None, None, 0, Own()
+WRAPPED.own.requires_grad = True
+
+
 def meta_of(x: Tensor) -> AutogradMeta:
     """Return the tensor's AutogradMeta. Make one if there is none."""
     known = x._autograd

@@ -139,15 +139,15 @@ class Node:
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise errors.cannot_pickle(self.name())
 
-    def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after each run of the node. A result other than
-        None replaces grad_inputs."""
-        return RemovableHandle(hooks_of(self).after, hook)
+    def register_hook(self, fn: Any) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after each run of the node. A result other than None
+        replaces grad_inputs."""
+        return RemovableHandle(hooks_of(self).after, fn)
 
-    def register_prehook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_outputs)` before each run of the node. A result other than None replaces
+    def register_prehook(self, fn: Any) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before each run of the node. A result other than None replaces
         grad_outputs."""
-        return RemovableHandle(hooks_of(self).before, hook)
+        return RemovableHandle(hooks_of(self).before, fn)
 
 
 class GradientEdge(NamedTuple):

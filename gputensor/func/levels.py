@@ -24,7 +24,7 @@ from textwrap import indent
 from typing import Any, ClassVar
 
 from .._generated import functions
-from ..autograd.history import AutogradMeta, Own, requires_grad
+from ..autograd.history import WRAPPED, requires_grad
 from ..core import errors
 from ..core.geometry import Geometry, geometry
 from ..core.guard import Guard
@@ -37,9 +37,6 @@ from ..tensor.tensor import Tensor
 _numbers = count(1)
 _stack: ContextVar[tuple[Level, ...]] = ContextVar("gputensor_func_levels", default=())
 _new = object.__new__
-_TRACKED = _new(AutogradMeta)
-_TRACKED.edge, _TRACKED.view, _TRACKED.version, _TRACKED.own = None, None, 0, Own()
-_TRACKED.own.requires_grad = True
 
 
 class Level(Guard):
@@ -122,8 +119,7 @@ class Wrapper(Tensor):
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # `_TRACKED` has no edge to a node. It tells other code that a gradient may be needed.
-        self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
+        self._autograd = WRAPPED if bit is DUAL or requires_grad(value) else None
 
 
 class BatchedTensor(Wrapper):

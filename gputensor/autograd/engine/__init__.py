@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from .. import variable
 from .node import Grads
 from .run import Run
-from ..history import gradient_edge, is_leaf, requires_grad
+from ..history import WRAPPED, gradient_edge, is_leaf, requires_grad
 from ..node import Edge, GradientEdge, zeros_of
 
 
@@ -174,6 +174,7 @@ def _root_grads(outputs: Sequence[Any], given: Any) -> Grads:
 def _roots(outputs: Sequence[Any]) -> list[Edge]:
     roots = []
     for number, output in enumerate(outputs):
+        _check_unwrapped(output)
         edge = output[:2] if isinstance(output, GradientEdge) else gradient_edge(output)
         if edge is None:
             raise errors.nothing_to_differentiate(number)
@@ -181,9 +182,15 @@ def _roots(outputs: Sequence[Any]) -> list[Edge]:
     return roots
 
 
+def _check_unwrapped(x: Any) -> None:
+    if getattr(x, "_autograd", None) is WRAPPED:
+        raise errors.backward_of_wrapper(x)
+
+
 def _input_edge(x: Any) -> Edge | None:
     if isinstance(x, GradientEdge):
         return x[:2]
+    _check_unwrapped(x)
     if not requires_grad(x):
         raise errors.input_without_grad()
     return gradient_edge(x)

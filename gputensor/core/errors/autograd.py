@@ -157,6 +157,13 @@ def nothing_to_differentiate(number: int) -> AutogradError:
     )
 
 
+def backward_of_wrapper(x: Any) -> AutogradError:
+    return AutogradError(
+        "the backward pass must not begin or end at a tensor with a tangent or within vmap "
+        f"(got {describe(x)}); use gt.func.grad, which nests with gt.func.jvp and gt.func.vmap"
+    )
+
+
 def not_scalar(x: Any) -> AutogradError:
     return AutogradError(
         f"grad can be implicitly created only for scalar outputs (got {describe(x)})"
