@@ -38,15 +38,16 @@ _NUMBER_DTYPES = {int: dtypes.int64, float: dtypes.float64, complex: dtypes.comp
 
 
 def assert_close(
-    actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None,
-    equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True,
-    check_layout: bool = True, check_stride: bool = False,
+    actual: Any, expected: Any, *, allow_subclasses: bool = True, rtol: float | None = None,
+    atol: float | None = None, equal_nan: bool = False, check_device: bool = True,
+    check_dtype: bool = True, check_layout: bool = True, check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
     """Raise an error unless |actual - expected| <= atol + rtol * |expected| for all elements.
 
     Args:
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
+        allow_subclasses: if False, tensors must be of one class.
         rtol, atol: both or neither; by default the dtype's, for two dtypes the larger ones.
         equal_nan: treat NaN as equal to NaN.
         check_device, check_dtype, check_stride: also require equal device, dtype, strides. By
@@ -68,7 +69,10 @@ def assert_close(
     check_dtype = flag("assert_close", "check_dtype", check_dtype)
     check_stride = flag("assert_close", "check_stride", check_stride)
     check = _Check(rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    may_differ = flag("assert_close", "allow_subclasses", allow_subclasses)
     for where, a, b in _pairs(actual, expected, ()):
+        if not may_differ and isinstance(a, Tensor) and type(a) is not type(b):
+            raise TypeError(f"inputs must be of one class (got {type(a)} and {type(b)})")
         found = check.compare(a, b)
         if found is not None:
             if where:

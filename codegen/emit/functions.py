@@ -305,7 +305,7 @@ def _single(it: Public) -> list[str]:
     if it.outs:
         form = it.outs[op.name]
         guards.remove("out is None")
-        given = [_out_keys(form), *gather.short_cut(form, guards, None, form.kernel_numbers)]
+        given = [*_out_keys(it, form), *gather.short_cut(form, guards, None, form.kernel_numbers)]
         given += [*_out(form, {}, lead), *end]
         lines += ["if out is not None:", *indent(given)]
     return [*lines, *_call(op, {}, lead), *end]
@@ -336,12 +336,14 @@ def results(model: Model, base: str) -> list[str]:
     return [f'Results_{base} = _named("{base}", "{names}")' for names in found]
 
 
-def _out_keys(form: Op) -> str:
-    """Return a line that checks `out` and adds its dispatch keys to the key set."""
-    name, count = form.base, len(form.schema.out_arguments)
-    if count == 1:
-        return f'key_set |= _checked_out("{name}", out)._keys & keep'
-    return f'key_set |= _checked_outs("{name}", out, {count}) & keep'
+def _out_keys(it: Public, form: Op) -> list[str]:
+    """Return lines that check `out` and add its dispatch keys to the key set."""
+    count = len(form.schema.out_arguments)
+    if count > 1:
+        return [f'key_set |= _checked_outs("{form.base}", out, {count}) & keep']
+    options = [a.name for a in it.options if a.name in ("dtype", "device")]
+    given = [f'"{form.base}"', "out", *options]
+    return wrap("key_set |= _checked_out(", given, ")._keys & keep")
 
 
 def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
@@ -373,7 +375,10 @@ def _tuples(types: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, kind in types.items():
         if kind.required.is_list and kind.required.base in ("int", "SymInt", "float"):
-            lines += [f"if type({name}) is list:", f"    {name} = tuple({name})"]
+            line = f"{name} = tuple({name}) if type({name}) is list else {name}"
+            is_long = len(line) > WIDTH - 12  # in the body of a condition of a method
+            long = [f"if type({name}) is list:", f"    {name} = tuple({name})"]
+            lines += long if is_long else [line]
     return lines
 
 
@@ -419,7 +424,7 @@ def _cases(it: Public, merge: Merge) -> list[str]:
         if form is not None:
             kept = [a for a in form.arguments if a.has_default and not a.is_write]
             filled = {a.name: default(a) for a in kept if a.name not in op.parameters}
-            given = [_out_keys(form), *_out(form, filled | case.arguments)]
+            given = [*_out_keys(it, form), *_out(form, filled | case.arguments)]
             body += ["if out is not None:", *indent(given)]
         elif it.outs:
             body = ["if out is not None:", f'    raise _errors.no_out("{it.name}")', *body]

@@ -187,7 +187,7 @@ OF_TORCH: dict[str, Any] = {
     "set_anomaly_enabled": set_anomaly_enabled, "is_anomaly_enabled": anomaly.is_anomaly_enabled,
     "is_anomaly_check_nan_enabled": is_anomaly_check_nan_enabled, "cond": cond,
     "while_loop": while_loop, "sym_float": float, "sym_int": int, "sym_max": max, "sym_min": min,
-    "sym_not": lambda x: not x, "sym_sqrt": math.sqrt, "sym_sum": sum,
+    "sym_not": lambda a: not a, "sym_sqrt": lambda a: math.sqrt(a), "sym_sum": sum,
     "sym_ite": lambda b, t, f: t if b else f,
 }  # fmt: skip
 OF_SPECIAL: dict[str, Any] = {

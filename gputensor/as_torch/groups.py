@@ -74,9 +74,10 @@ def _name(backend: Any) -> str:
 def new_group(
     ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None,
     use_local_synchronization: bool = False, group_desc: Any = None, device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:  # fmt: skip
     """Return a group of some ranks; see `gt.distributed.new_group`."""
-    made = distributed.new_group(ranks, timeout, _ours("new_group", backend))
+    made = distributed.new_group(ranks, timeout, _ours("new_group", backend), sort_ranks)
     if backend is not None and made is not distributed.GroupMember.NON_GROUP_MEMBER:
         _asked[made.name] = _name(backend)
     return made
@@ -136,20 +137,30 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     object_list[:] = [_unpacked(x[:n]) for x, n in zip(found, lengths)]
 
 
+def _rank(of_world: int | None, group: Any, of_group: int | None) -> int:
+    """Return a rank in the world that was given as one, or as a rank in the group."""
+    if of_group is not None:
+        return distributed.get_global_rank(group, of_group)
+    return 0 if of_world is None else of_world
+
+
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0, group: Any = None
-) -> None:
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
+    group: Any = None, group_dst: int | None = None,
+) -> None:  # fmt: skip
     """Store each rank's object in the list of rank `dst`. The other ranks' lists stay unchanged."""
     found: list[Any] = []
     all_gather_object(found, obj, group)
-    if distributed.get_rank() == dst and object_gather_list is not None:
+    if distributed.get_rank() == _rank(dst, group, group_dst) and object_gather_list is not None:
         object_gather_list[:] = found
 
 
 def broadcast_object_list(
-    object_list: list[Any], src: int = 0, group: Any = None, device: Any = None
-) -> None:
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    group_src: int | None = None,
+) -> None:  # fmt: skip
     """Replace the objects in the list by the objects of rank `src`."""
+    src = _rank(src, group, group_src)
     is_source = distributed.get_rank() == src
     codes = _packed(list(object_list)) if is_source else None
     size = gt.tensor([0 if codes is None else codes.numel()])
@@ -161,9 +172,10 @@ def broadcast_object_list(
 
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-    src: int = 0, group: Any = None,
+    src: int | None = None, group: Any = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Send each rank its object from the list of rank `src`."""
+    src = _rank(src, group, group_src)
     objects: list[Any] = [scatter_object_input_list if distributed.get_rank() == src else None]
     broadcast_object_list(objects, src, group)
     place = distributed.get_rank(group)

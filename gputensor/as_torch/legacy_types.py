@@ -80,9 +80,9 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
     return of_type(args, gt.get_default_dtype(), place)
 
 
-def set_default_tensor_type(kind: Any) -> None:
+def set_default_tensor_type(t: Any) -> None:
     """Set the default dtype to the dtype of a legacy class, given as the class or its name."""
-    found = TYPES[kind.removeprefix("torch.")] if isinstance(kind, str) else kind
+    found = TYPES[t.removeprefix("torch.")] if isinstance(t, str) else t
     gt.set_default_dtype(found.dtype)
 
 
@@ -187,11 +187,23 @@ def _amp(device: str) -> dict[str, Any]:
     def custom_bwd(bwd: Any) -> Any:
         return gt.amp.custom_bwd(bwd, device_type=device)
 
+    class GradScaler(gt.amp.GradScaler):
+        def __init__(
+            self, init_scale: float = 2.0**16, growth_factor: float = 2.0,
+            backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
+        ) -> None:  # fmt: skip
+            given = init_scale, growth_factor, backoff_factor, growth_interval, enabled
+            super().__init__(device, *given)
+
     autocast = type("autocast", (_OfDevice,), {"__slots__": (), "type_": device})
-    return {"autocast": autocast, "custom_fwd": custom_fwd, "custom_bwd": custom_bwd}
+    return {
+        "autocast": autocast, "custom_fwd": custom_fwd, "custom_bwd": custom_bwd,
+        "GradScaler": GradScaler,
+    }  # fmt: skip
 
 
-AMP = {"cuda": _amp("cuda"), "cpu": {"autocast": _amp("cpu")["autocast"]}}
+_OF_CPU = _amp("cpu")
+AMP = {"cuda": _amp("cuda"), "cpu": {name: _OF_CPU[name] for name in ("autocast", "GradScaler")}}
 
 
 class _BaseType(type):

@@ -170,18 +170,27 @@ def causal_lower_right(*size: int) -> Any:
 def _conv_derivative(ndim: int, of_input: bool) -> Any:
     convolve = getattr(gt.nn.functional, f"conv{ndim}d")
 
-    def derivative(
-        first: Any, second: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1,
-    ) -> Any:  # fmt: skip
-        size, known = (first, second) if of_input else (second, first)
+    def derivative(size: Any, known: Any, grad_output: Any, *options: Any) -> Any:
         asked = gt.zeros(tuple(size), dtype=known.dtype, device=known.device, requires_grad=True)
         pair = (asked, known) if of_input else (known, asked)
-        made = convolve(*pair, None, stride, padding, dilation, groups)
+        made = convolve(*pair, None, *options)
         return gt.autograd.grad(made, asked, grad_output)[0]
 
-    derivative.__name__ = f"conv{ndim}d_{'input' if of_input else 'weight'}"
-    return derivative
+    def with_input(
+        input_size: Any, weight: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        return derivative(input_size, weight, grad_output, stride, padding, dilation, groups)
+
+    def with_weight(
+        input: Any, weight_size: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        return derivative(weight_size, input, grad_output, stride, padding, dilation, groups)
+
+    made = with_input if of_input else with_weight
+    made.__name__ = f"conv{ndim}d_{'input' if of_input else 'weight'}"
+    return made
 
 
 OF_GRAD: dict[str, Any] = {

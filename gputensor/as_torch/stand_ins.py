@@ -247,16 +247,37 @@ accelerator: dict[str, Any] = {
     "current_accelerator": legacy_types.current_accelerator, "Graph": gt.cuda.CUDAGraph,
     "current_device_index": gt.cuda.current_device, "set_device_index": gt.cuda.set_device,
     "current_device_idx": gt.cuda.current_device, "set_device_idx": gt.cuda.set_device,
-    "device_index": gt.cuda.device, "get_memory_info": gt.cuda.mem_get_info,
-    "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
-    "empty_host_cache": nothing,
+    "device_index": gt.cuda.device, "empty_host_cache": nothing,
 }  # fmt: skip
 
 
-def _typename(x: Any) -> str:
-    if isinstance(x, gt.Tensor):
-        return str(x.type())
-    kind = x if hasattr(x, "__qualname__") else type(x)
+def _by_index(function: Any) -> Any:
+    """Return a function of `gt.cuda` with the name that torch.accelerator gives its parameter."""
+
+    def of_device(device_index: Any = None) -> Any:
+        return function(device_index)
+
+    of_device.__name__ = function.__name__
+    return of_device
+
+
+for _memory in (
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+    "memory_stats", "reset_peak_memory_stats",
+):  # fmt: skip
+    accelerator[_memory] = _by_index(getattr(gt.cuda, _memory))
+accelerator["reset_accumulated_memory_stats"] = accelerator["reset_peak_memory_stats"]
+accelerator["get_memory_info"] = _by_index(gt.cuda.mem_get_info)
+
+
+def _is_storage(obj: Any) -> bool:
+    return isinstance(obj, gt.Storage)
+
+
+def _typename(obj: Any) -> str:
+    if isinstance(obj, gt.Tensor):
+        return str(obj.type())
+    kind = obj if hasattr(obj, "__qualname__") else type(obj)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"{module}{kind.__qualname__}"
 
@@ -270,7 +291,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "compile": compiled, "_assert": _assert,
         "_assert_async": _assert,
         "_check": check, "_check_value": check, "_check_tensor_all": check,
-        "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
+        "is_storage": _is_storage, "set_warn_always": nothing,
         "typename": _typename,
         "set_float32_matmul_precision": cublas.set_precision,
         "get_float32_matmul_precision": cublas.get_precision,
@@ -358,7 +379,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
                       "git_version": "unknown", "debug": False},
     "torch.__config__": {"show": lambda: f"gputensor, as PyTorch {VERSION}",
                          "parallel_info": lambda: f"threads: {gt.get_num_threads()}"},
-    "torch.serialization": {"MAP_LOCATION": Any, "DEFAULT_PROTOCOL": 2,
+    "torch.serialization": {"MAP_LOCATION": Any, "save": functions.save, "DEFAULT_PROTOCOL": 2,
                             "FILE_LIKE": small.OF_TYPES["FileLike"]},
     "torch.nn.modules": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},
     "torch.nn.modules.normalization": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},

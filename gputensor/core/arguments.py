@@ -175,10 +175,18 @@ def coerced_swapped(first: Any, other: Any) -> list[Any]:
     return coerced(other, first)
 
 
-def checked_out(op: str, out: Any) -> Any:
-    """Return `out`. Raises: ArgumentTypeError if `out` is not a Tensor."""
+def checked_out(op: str, out: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Return `out`. dtype, device: options that were passed beside `out`.
+
+    Raises: ArgumentTypeError if `out` is not a Tensor. ArgumentError if an option differs from the
+    dtype or device of `out`.
+    """
     if not hasattr(out, "_keys"):
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
+    if dtype is not None and out.dtype is not dtype:
+        raise errors.must(op, "out", f"be of the given dtype, {dtype}", out)
+    if device is not None and device not in (out.device, type(device)(out.device.type)):
+        raise errors.must(op, "out", f"be on the given device, {device}", out)
     return out
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..core import errors, lazy
+from ..core.arguments import flag
 from ..core.errors import OutOfMemoryError
 from ..devices.device_module import DeviceFace
 
@@ -72,9 +73,16 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return major, minor
 
 
-def Event(enable_timing: bool = False) -> Any:
-    """Make an event. It has record, wait, query, synchronize, and elapsed_time in milliseconds."""
-    return runtime.cuda().Event(enable_timing)
+def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+    """Make an event. It has record, wait, query, synchronize, and elapsed_time in milliseconds.
+
+    blocking: a thread that waits for the event sleeps instead of polling. interprocess: must be
+    False, because events are not shared with other processes.
+    """
+    given = (("enable_timing", enable_timing), ("blocking", blocking))
+    if flag("Event", "interprocess", interprocess):
+        raise errors.must("Event", "interprocess", "be False", interprocess)
+    return runtime.cuda().Event(*[flag("Event", name, value) for name, value in given])
 
 
 # --- memory, in bytes -----------------------------------------------------------------------------

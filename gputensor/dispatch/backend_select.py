@@ -96,9 +96,9 @@ def default_device() -> device:
     return resolve(None)
 
 
-def set_default_device(target: device | str | None) -> None:
+def set_default_device(device: _devices.device | str | None) -> None:
     """Set the device of factory calls without `device`, for this thread or task."""
-    chosen = CPU if target is None else device(target)
+    chosen = CPU if device is None else _devices.device(device)
     default_devices.set((*default_devices.get()[:-1], chosen))
 
 

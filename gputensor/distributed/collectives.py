@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import operators, records, transport
-from .groups import GroupMember, ProcessGroup, group_of, rank_in
+from .groups import GroupMember, ProcessGroup, chosen_rank, group_of
 from .operators import agree, carried, in_place, start_agreed
 from .shapes import operator
 from .work import Work, taken
@@ -327,18 +327,13 @@ def _list_of_root(
 
 def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
     """Return the given rank as a rank in the group. The default is rank 0 of the world."""
-    if of_group is None:
-        return rank_in(op, arg, group, 0 if of_world is None else of_world)
-    if of_world is not None:
-        raise errors.must(op, arg, f"not be given together with group_{arg}", of_world)
-    if type(of_group) is not int or not 0 <= of_group < group.size():
-        rule = f"be a rank in [0, {group.size() - 1}]"
-        raise errors.wrong_value(op, f"group_{arg}", rule, of_group)
-    return of_group
+    of_world = 0 if of_world is None and of_group is None else of_world
+    return chosen_rank(op, arg, group, of_world, of_group)
 
 
-def barrier(group: Any = None, async_op: bool = False) -> Work | None:
-    """Wait until all ranks have called this function."""
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Wait until all ranks have called this function. device_ids: has no effect, because the
+    barrier uses no device."""
     _check_flag("barrier", async_op)
     where = group_of("barrier", group)
     if records.is_detailed():

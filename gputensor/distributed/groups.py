@@ -212,6 +212,19 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     return rank_in("get_group_rank", "global_rank", group_of("get_group_rank", group), global_rank)
 
 
+def chosen_rank(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
+    """Return a rank in a group. It was given either as a rank in the world or as a rank in the
+    group, in the argument `group_{arg}`."""
+    if of_group is None:
+        return rank_in(op, arg, group, of_world)
+    if of_world is not None:
+        raise errors.must(op, arg, f"not be given together with group_{arg}", of_world)
+    if type(of_group) is not int or not 0 <= of_group < group.size():
+        rule = f"be a rank in [0, {group.size() - 1}]"
+        raise errors.wrong_value(op, f"group_{arg}", rule, of_group)
+    return of_group
+
+
 def rank_in(op: str, arg: str, group: ProcessGroup, global_rank: Any) -> int:
     """Convert a rank in the world to a rank in a group. Raises: ArgumentValueError if it does not
     belong to the group."""

@@ -23,6 +23,7 @@ from .groups import (
 from .watchdog import finish_pending
 from .work import end_all, finish_all, wait_until
 from ..core import errors
+from ..core.arguments import flag
 
 
 def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -> None:
@@ -90,14 +91,18 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 
 def new_group(
-    ranks: Sequence[int] | None = None, timeout: Timeout = None, backend: str | None = None
-) -> Any:
+    ranks: Sequence[int] | None = None, timeout: Timeout = None, backend: str | None = None,
+    sort_ranks: bool = True,
+) -> Any:  # fmt: skip
     """Make a group of some ranks of the world. All members must call it, in the same order.
 
+    sort_ranks: number the group's ranks in the order of the world; otherwise in the order of
+    `ranks`.
     Returns the group, or `GroupMember.NON_GROUP_MEMBER` in a process that is not a member.
     """
     whole = group_of("new_group", None)
     chosen = whole.ranks if ranks is None else _checked_ranks(ranks, whole.size())
+    chosen = sorted(chosen) if flag("new_group", "sort_ranks", sort_ranks) else chosen
     _check_backend("new_group", backend)
     timeout_s = seconds("new_group", timeout, whole.timeout_s)
     name = str(world.made)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .collectives import _group, _tensor, copying
-from .groups import ProcessGroup, get_global_rank, rank_in
+from .groups import ProcessGroup, get_global_rank, chosen_rank
 from .operators import carried, in_place, start, together
 from .work import Work
 from .._generated import calls
@@ -18,35 +18,48 @@ from ..tensor.tensor import Tensor
 _LARGEST_TAG = 32767
 
 
-def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
-    """Start to send a tensor to a rank of the world. The tensor must not change before the Work has
-    finished."""
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> Work:  # fmt: skip
+    """Start to send a tensor to a rank: `dst` in the world, or `group_dst` in the group. The tensor
+    must not change before the Work has finished."""
     x = _tensor("send", "tensor", tensor)
     where = _group("send", group, x)
-    to = _other("send", "dst", where, dst)
+    to = _other("send", "dst", where, dst, group_dst)
     x = materialised(x.detach())
     via, (array,) = carried("send", x)
     return start("send", where, x, via.send, array, to, _tag("send", tag))
 
 
-def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
-    """Send a tensor to a rank of the world. The tensor may be changed after the call returns."""
-    isend(tensor, dst, group, tag).wait()
+def send(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """Send a tensor to a rank, as `isend` does. The tensor may be changed after the call
+    returns."""
+    isend(tensor, dst, group, tag, group_dst).wait()
 
 
-def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> Work:
-    """Start to receive a tensor from a rank of the world, by default from any rank."""
-    return _receive(tensor, src, group, tag, [])
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> Work:  # fmt: skip
+    """Start to receive a tensor from a rank: `src` in the world, or `group_src` in the group. The
+    default is any rank."""
+    return _receive(tensor, src, group, tag, [], group_src)
 
 
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
-    """Receive a tensor from a rank of the world, by default from any rank. Return the sender's
-    rank.
+def recv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> int:  # fmt: skip
+    """Receive a tensor from a rank, as `irecv` does. Return the sender's rank.
 
     Raises: DistributedError if message and tensor differ in size.
     """
     came_from: list[int] = []
-    _receive(tensor, src, group, tag, came_from).wait()
+    _receive(tensor, src, group, tag, came_from, group_src).wait()
     return _group("recv", group, tensor).ranks[came_from[0]]
 
 
@@ -107,21 +120,24 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         return [one.op(one.tensor, one.peer, group, one.tag) for one in p2p_op_list]
 
 
-def _receive(tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int]) -> Work:
+def _receive(
+    tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int], group_src: Any
+) -> Work:
     x = _tensor("recv", "tensor", tensor)
     where = _group("recv", group, x)
     in_place("recv", x, "tensor")
-    source = None if src is None else _other("recv", "src", where, src)
+    is_any = src is None and group_src is None
+    source = None if is_any else _other("recv", "src", where, src, group_src)
     made = calls.empty_like(x.detach(), memory_format=None)
     via, (array,) = carried("recv", made)
     given = array, source, _tag("recv", tag), came_from
     return start("recv", where, (x, made), via.receive, *given)._then(copying([x], [made]))
 
 
-def _other(op: str, arg: str, group: Any, rank: Any) -> int:
-    found = rank_in(op, arg, group, rank)
+def _other(op: str, arg: str, group: Any, rank: Any, of_group: Any = None) -> int:
+    found = chosen_rank(op, arg, group, rank, of_group)
     if found == group.rank():
-        raise errors.wrong_value(op, arg, "be another rank than this one", rank)
+        raise errors.wrong_value(op, arg, "be another rank than this one", group.ranks[found])
     return found
 
 

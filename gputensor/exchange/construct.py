@@ -97,7 +97,7 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None
 
 def asarray(
     obj: Any, *, dtype: dtype | None = None, device: device | str | None = None,
-    copy: bool | None = None,
+    copy: bool | None = None, requires_grad: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Return `obj` as a tensor, sharing its memory if possible.
 
@@ -106,6 +106,7 @@ def asarray(
             sequences of numbers.
         dtype, device: of the result; by default, of `obj`.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
+        requires_grad: of the result; by default, of `obj`. False removes the history.
     """
     if dtype is not None and type(dtype) is not _dtype:
         dtype = element_type("asarray", dtype)
@@ -117,9 +118,15 @@ def asarray(
     if copy is False and (is_fresh or is_changed):
         rule = "not be False where memory cannot be shared"
         raise errors.wrong_value("asarray", "copy", rule, errors.Got(type(obj).__name__))
+    made = found
     if is_changed:
-        return calls.to_device(found, target, element)
-    return calls.clone(found) if copy and not is_fresh else found
+        made = calls.to_device(found, target, element)
+    elif copy and not is_fresh:
+        made = calls.clone(found)
+    if requires_grad is None:
+        return made
+    needed = flag("asarray", "requires_grad", requires_grad)
+    return made.requires_grad_() if needed else made.detach() if made.requires_grad else made
 
 
 def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:

@@ -29,21 +29,23 @@ from ..tensor.storage import SharedStorage, Storage, storage_over
 from ..tensor.tensor import Tensor
 
 
-def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor over the memory of `ext_tensor`: an object with `__dlpack__`, or a DLPack
+    capsule.
 
     Args:
         device: the device of the result; None means the device of the memory.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
     Raises: ExchangeError for devices, dtypes and negative strides that tensors do not support.
     """
-    if isinstance(ext, PyCapsule):
-        found = _take(ext)
-    elif hasattr(ext, "__dlpack__"):
-        found = _take(_ask(ext))
+    if isinstance(ext_tensor, PyCapsule):
+        found = _take(ext_tensor)
+    elif hasattr(ext_tensor, "__dlpack__"):
+        found = _take(_ask(ext_tensor))
     else:
         rule = "have __dlpack__ or be a DLPack capsule"
-        raise errors.wrong_type("from_dlpack", "ext", rule, errors.Got(type(ext).__name__))
+        got = errors.Got(type(ext_tensor).__name__)
+        raise errors.wrong_type("from_dlpack", "ext_tensor", rule, got)
     target = found._device if device is None else _as_device(device)
     if target is not found._device:
         if copy is False:

@@ -26,6 +26,7 @@ from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
+from ..iterator import overlap
 from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
@@ -34,6 +35,7 @@ from ..structured.pointwise import writes
 from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda_factories as short_cuda, factories as short_make
 from ..structured.shortcuts.computed import new_array
+from ..structured.transfer import resized
 from ..structured.view_kernel import seen
 
 
@@ -313,6 +315,28 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
             lambda asks: short_make.filled_with(shape, array, asks, value), dtype_of_number(value),
         )  # fmt: skip
     known.short = table.short
+
+
+def full_out(key_set: int, size: Any, fill_value: Any, out: Tensor) -> Tensor:
+    overlap.check_itself("full", out)
+    return _fill(key_set, resized("full", out, size), fill_value)
+
+
+def zeros_out(key_set: int, size: Any, out: Tensor) -> Tensor:
+    overlap.check_itself("zeros", out)
+    return _zero(key_set, resized("zeros", out, size))
+
+
+def ones_out(key_set: int, size: Any, out: Tensor) -> Tensor:
+    overlap.check_itself("ones", out)
+    return _fill(key_set, resized("ones", out, size), 1)
+
+
+def empty_out(key_set: int, size: Any, memory_format: Any, out: Tensor) -> Tensor:
+    made = resized("empty", out, size)
+    if memory_format is not None:
+        calls.resize_(made, size, memory_format)
+    return made
 
 
 def _of_size(op: str, value: int) -> Kernel:

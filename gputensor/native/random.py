@@ -29,7 +29,7 @@ from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
 from ..structured.pointwise import writes
 from ..structured.forms import Kernel, given
-from ..structured.transfer import resize_output
+from ..structured.transfer import resized
 from ..structured.shortcuts import computed as short
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
@@ -108,13 +108,6 @@ def check_floating(op: str, of: dtype, arg: str, *, may_be_complex: bool = True)
 def check_real(op: str, of: dtype) -> None:
     if of.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "be real", errors.Got(of.short))
-
-
-def resized(op: str, out: Tensor, size: Any) -> Tensor:
-    sizes = arguments.sizes(op, size)
-    if out._geometry.sizes != sizes:
-        resize_output(op, out, contiguous_geometry(sizes, out._geometry.dtype))
-    return out
 
 
 # --- uniform --------------------------------------------------------------------------------------

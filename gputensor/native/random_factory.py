@@ -28,7 +28,8 @@ from ..structured.shortcuts import cuda_factories as short_cuda, factories as sh
 from ..structured.forms import Kernel, given
 from ..structured.view_kernel import seen
 from ..tensor.tensor import Tensor
-from .random import WHOLE, bounds, check_floating, check_real, resized
+from ..structured.transfer import resized
+from .random import WHOLE, bounds, check_floating, check_real
 
 Fill = Callable[[Tensor, Any], Tensor]
 

@@ -13,10 +13,11 @@ from typing import Any
 from .. import runtime
 from ..core import errors
 from ..core.device import CPU
-from ..core.geometry import Geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..tensor.storage import Storage, allocate_storage, storage_over
 from ..tensor.make import CPU_KEYS, from_storage
 from ..tensor.tensor import Tensor
+from . import arguments
 
 
 def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
@@ -163,6 +164,14 @@ def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
     if out._geometry.numel:
         warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
     set_geometry(out, wanted)
+
+
+def resized(op: str, out: Tensor, size: Any) -> Tensor:
+    """Return `out`, which has the given size from now on."""
+    sizes = arguments.sizes(op, size)
+    if out._geometry.sizes != sizes:
+        resize_output(op, out, contiguous_geometry(sizes, out._geometry.dtype))
+    return out
 
 
 def set_geometry(tensor: Tensor, wanted: Geometry) -> None:

@@ -14,12 +14,12 @@ from ..dispatch.refusal import declares
 
 
 @declares(
-    self="Tensor", p="float?|str", dim="int?|int[]", keepdim="bool", dtype="ScalarType?",
+    input="Tensor", p="float?|str", dim="int?|int[]", keepdim="bool", dtype="ScalarType?",
     out="Tensor?",
 )  # fmt: skip
 def norm(
-    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
-    out: Any = None,
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None,
+    dtype: Any = None,
 ) -> Any:  # fmt: skip
     """Return the p-norm of the flattened tensor, or the norms along dimensions.
 
@@ -30,23 +30,30 @@ def norm(
     if isinstance(p, str):
         dims = sequence(dim)
         if p != "fro" or dims is not None and len(dims) > 2:
-            dims = tuple(range(self.ndim)) if dims is None else tuple(dims)
+            dims = tuple(range(input.ndim)) if dims is None else tuple(dims)
             if out is None:
-                return calls.linalg_matrix_norm_str_ord(self, p, dims, keepdim, dtype)
-            return calls.linalg_matrix_norm_str_ord_out(self, p, dims, keepdim, dtype, out)
+                return calls.linalg_matrix_norm_str_ord(input, p, dims, keepdim, dtype)
+            return calls.linalg_matrix_norm_str_ord_out(input, p, dims, keepdim, dtype, out)
         p = 2
     p = 2 if p is None else p
     if out is None:
-        return calls.linalg_vector_norm(self, p, dim, keepdim, dtype)
-    return calls.linalg_vector_norm_out(self, p, dim, keepdim, dtype, out)
+        return calls.linalg_vector_norm(input, p, dim, keepdim, dtype)
+    return calls.linalg_vector_norm_out(input, p, dim, keepdim, dtype, out)
+
+
+def norm_of(
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """Return the p-norm. See gt.norm."""
+    return norm(self, p, dim, keepdim, None, dtype)
 
 
 # --- results that depend on options; the operators always return three results ------------------
 
 
-@declares(self="Tensor", dim="int?")
+@declares(input="Tensor", dim="int?")
 def unique(
-    self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the sorted unique elements, or unique slices along dim.
@@ -58,19 +65,19 @@ def unique(
     flags = [flag("unique", name, value) for name, value in (
         ("sorted", sorted), ("return_inverse", return_inverse), ("return_counts", return_counts)
     )]  # fmt: skip
-    found = calls._unique2(self, *flags) if dim is None else calls.unique_dim(self, dim, *flags)
+    found = calls._unique2(input, *flags) if dim is None else calls.unique_dim(input, dim, *flags)
     return _asked(found, flags[1], flags[2])
 
 
-@declares(self="Tensor", dim="int?")
+@declares(input="Tensor", dim="int?")
 def unique_consecutive(
-    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Return the elements, or slices along dim, that differ from their predecessor. The other
     results are as in `unique`."""
     inverse = flag("unique_consecutive", "return_inverse", return_inverse)
     counts = flag("unique_consecutive", "return_counts", return_counts)
-    return _asked(calls.unique_consecutive(self, inverse, counts, dim), inverse, counts)
+    return _asked(calls.unique_consecutive(input, inverse, counts, dim), inverse, counts)
 
 
 def _asked(found: Any, inverse: bool, counts: bool) -> Any:

@@ -180,8 +180,8 @@ class Storage:
         is on that device."""
         return self.to("cuda" if device is None else device, non_blocking)
 
-    def is_pinned(self) -> bool:
-        """True if the memory is page-locked."""
+    def is_pinned(self, device: Any = None) -> bool:
+        """True if the memory is page-locked. device: has no effect, as in PyTorch."""
         return bool(_flat(self).is_pinned())
 
     def is_shared(self) -> bool:

@@ -276,7 +276,7 @@ class Tensor(
         # Assign the functions themselves, because methods that call them would be slower.
         # bench/host/overhead.py measures q[1].
         __getitem__, __setitem__ = indexing.get, indexing.put
-        norm = overloads.norm
+        norm = overloads.norm_of
         unique, unique_consecutive = overloads.unique, overloads.unique_consecutive
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
@@ -368,15 +368,22 @@ class Tensor(
 
     # --- other devices and types ------------------------------------------------------------------
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: memory_format = formats.preserve_format) -> Tensor:
         """Return a copy on the CPU, or the tensor itself if it is on the CPU. Waits for the
         device."""
+        if memory_format is not formats.preserve_format:
+            return self.to(CPU, memory_format=memory_format)
         return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False,
+        memory_format: memory_format = formats.preserve_format,
+    ) -> Tensor:  # fmt: skip
         """Return a copy on a CUDA device (the current one by default), or the tensor itself if it
         is on that device."""
         target = _device("cuda" if device is None else device)
+        if memory_format is not formats.preserve_format:
+            return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:

@@ -72,8 +72,8 @@ class TypedStorage:
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
-    def is_pinned(self) -> bool:
-        """True if the memory is page-locked."""
+    def is_pinned(self, device: Any = None) -> bool:
+        """True if the memory is page-locked. device: has no effect, as in PyTorch."""
         return bool(self._tensor().is_pinned())
 
     def is_shared(self) -> bool:

@@ -44,6 +44,12 @@ dist.scatter_object_list(given, ["a", "b", "c"] if rank == 0 else None, src=0)
 assert given == [["a", "b", "c"][rank]]
 part = dist.new_group([0, 2], backend="gloo")
 if rank != 1:
+    objects = [rank]
+    dist.broadcast_object_list(objects, group=part, group_src=1)
+    assert objects == [2]
+    dist.scatter_object_list(given, ["p", "q"] if rank == 2 else None, group=part, group_src=1)
+    assert given == ["p" if rank == 0 else "q"]
+    dist.gather_object(rank, found if rank == 2 else None, group=part, group_dst=1)
     dist.all_gather_object(found, rank, group=part)
     assert found == [0, 2] and dist.get_backend(part) == "gloo"
 net = DistributedDataParallel(torch.nn.Linear(2, 1))

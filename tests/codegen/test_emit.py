@@ -162,8 +162,7 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
             Native: native/view.py. Matches torch.halves."""
             try:
                 dim = dim if axis is None else axis
-                if type(dims) is list:
-                    dims = tuple(dims)
+                dims = tuple(dims) if type(dims) is list else dims
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 return op_halves.table[key_set](key_set, input, dims, dim)

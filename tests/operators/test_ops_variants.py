@@ -167,7 +167,10 @@ def test_in_place(row: Row) -> None:
 
 
 def check_values(case: Case, found: Any, wanted: Any) -> None:
-    """Raise unless `found` holds `wanted` cast to its dtype."""
+    """Raise unless `found` holds `wanted` cast to its dtype. The values of `empty` are
+    undefined."""
+    if case.row.name == "empty":
+        return
     x, y = to_numpy(found), to_numpy(wanted)
     if case.row.zeros_equal:
         x, y = signs_dropped(x), signs_dropped(y)

@@ -84,6 +84,7 @@ ROWS = [
     Row(
         "empty",
         [*_SIZES, S((2, 3, 4, 5), memory_format=gt.channels_last)],
+        out="any",
         errors=(
             *_refusals("empty"),
             Fails(S((2, 3), memory_format=gt.channels_last), errors.GpuTensorError, "4"),
@@ -155,7 +156,7 @@ ROWS = [
     Row("new_full", [S(*x.args, value, **x.kwargs) for x in _NEW for value in (3, 2.5)], _new_full),
     Row("new_ones", _NEW, _filled_new(1)),
     Row("new_zeros", _NEW, _filled_new(0)),
-    Row("ones", _SIZES, _filled(1), errors=_refusals("ones")),
+    Row("ones", _SIZES, _filled(1), out="any", errors=_refusals("ones")),
     Row("ones_like", _LIKE, _filled_like(1)),
     Row(
         "scalar_tensor",
@@ -163,6 +164,6 @@ ROWS = [
         lambda s, dtype=None: np.asarray(s),
         errors=(Fails(S("3"), TypeError, "'(s|value)' must be a number"),),
     ),
-    Row("zeros", _SIZES, _filled(0), errors=_refusals("zeros")),
+    Row("zeros", _SIZES, _filled(0), out="any", errors=_refusals("zeros")),
     Row("zeros_like", _LIKE, _filled_like(0)),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,34 @@ def test_a_logspace_of_one_element_must_fit():
         errors.NumberRangeError, match="logspace: 'start' must be in the range of int16"
     ):
         gt.logspace(7, 0, 1, dtype=gt.int16)
+
+
+def test_asarray_and_requires_grad() -> None:
+    x = gt.ones(2, requires_grad=True)
+    assert gt.asarray(x) is x and gt.asarray(x, copy=True).requires_grad
+    left = gt.asarray(x, requires_grad=False)
+    assert not left.requires_grad and left.data_ptr() == x.data_ptr() and x.requires_grad
+    made = gt.asarray(np.ones(2), requires_grad=True)
+    assert made.requires_grad and made.is_leaf
+    assert not gt.asarray([1.0]).requires_grad
+
+
+def test_cpu_takes_a_memory_format() -> None:
+    x = gt.ones(1, 2, 3, 4)
+    made = x.cpu(memory_format=gt.channels_last)
+    assert made.is_contiguous(memory_format=gt.channels_last) and x.cpu() is x
+
+
+@pytest.mark.parametrize("make", [
+    lambda **k: gt.zeros(2, 3, **k), lambda **k: gt.ones((2, 3), **k),
+    lambda **k: gt.full((2, 3), 5, **k),
+], ids=["zeros", "ones", "full"])  # fmt: skip
+def test_factories_write_to_out(make: Any) -> None:
+    out = gt.empty(2, 3, dtype=gt.int16)
+    assert make(out=out) is out and out.tolist() == make().tolist()
+    assert make(out=out, dtype=gt.int16, device="cpu") is out
+    for wrong in ({"dtype": gt.float64}, {"device": "meta"}):
+        before = out.fill_(3).tolist()
+        with pytest.raises(gt.GpuTensorError, match="'out' must be o"):
+            make(out=out, **wrong)
+        assert out.tolist() == before

@@ -65,8 +65,7 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None, axis=None, ke
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -81,8 +80,7 @@ def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0, axis=None, keepdi
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_hash_tensor.table[key_set](key_set, self, dim, keepdim, mode)

@@ -25,12 +25,9 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
         bias: sum_of_channels(grad)
     Native: native/conv.py. Matches torch.convolution."""
     try:
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         if type(output_padding) is list:
             output_padding = tuple(output_padding)
         include, keep = _state.get()
@@ -89,17 +86,13 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
-            if type(stride) is list:
-                stride = tuple(stride)
-            if type(dilation) is list:
-                dilation = tuple(dilation)
+            stride = tuple(stride) if type(stride) is list else stride
+            dilation = tuple(dilation) if type(dilation) is list else dilation
             return op_conv1d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        stride = tuple(stride) if type(stride) is list else stride
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         return op_conv1d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -125,17 +118,13 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
-            if type(stride) is list:
-                stride = tuple(stride)
-            if type(dilation) is list:
-                dilation = tuple(dilation)
+            stride = tuple(stride) if type(stride) is list else stride
+            dilation = tuple(dilation) if type(dilation) is list else dilation
             return op_conv2d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        stride = tuple(stride) if type(stride) is list else stride
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         return op_conv2d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -161,17 +150,13 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
         if padding is not None and not type(padding) is str:
-            if type(stride) is list:
-                stride = tuple(stride)
-            if type(dilation) is list:
-                dilation = tuple(dilation)
+            stride = tuple(stride) if type(stride) is list else stride
+            dilation = tuple(dilation) if type(dilation) is list else dilation
             return op_conv3d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
                 groups)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        stride = tuple(stride) if type(stride) is list else stride
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         return op_conv3d_padding.table[key_set](
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
             groups)
@@ -192,14 +177,11 @@ def conv_transpose1d(
         dilation: int or ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose1d."""
     try:
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
         if type(output_padding) is list:
             output_padding = tuple(output_padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
@@ -222,14 +204,11 @@ def conv_transpose2d(
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose2d."""
     try:
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
         if type(output_padding) is list:
             output_padding = tuple(output_padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep
@@ -252,14 +231,11 @@ def conv_transpose3d(
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose3d."""
     try:
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
         if type(output_padding) is list:
             output_padding = tuple(output_padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
             | include) & keep

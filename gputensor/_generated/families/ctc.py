@@ -29,8 +29,7 @@ def ctc_loss(
             return op_ctc_loss_Tensor.table[key_set](
                 key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
                 zero_infinity)
-        if type(input_lengths) is list:
-            input_lengths = tuple(input_lengths)
+        input_lengths = tuple(input_lengths) if type(input_lengths) is list else input_lengths
         if type(target_lengths) is list:
             target_lengths = tuple(target_lengths)
         include, keep = _state.get()

@@ -73,8 +73,7 @@ def linalg_vector_norm(
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("linalg_vector_norm", dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None and dtype is None:
             short = op_linalg_vector_norm.table.short.get(input._geometry)
             if short is not None and (made := short(input, ord, dim, keepdim)) is not None:

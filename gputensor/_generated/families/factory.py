@@ -2,7 +2,8 @@
 """Functions and methods of the operator family factory. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import NUMBERS, element_type as _element_type, sequence as _sequence
+from ...core.arguments import (
+    NUMBERS, checked_out as _checked_out, element_type as _element_type, sequence as _sequence)
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
@@ -12,8 +13,10 @@ from ...dispatch.tls import state as _state
 op_empty_memory_format = _define(
     "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core",))
+op_empty_out = _define(
+    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)")
 def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-        memory_format=None, requires_grad=False):
+        memory_format=None, requires_grad=False, out=None):
     """An uninitialised tensor.
 
     Args:
@@ -37,7 +40,8 @@ def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
             dtype = _element_type("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if not requires_grad and layout is None and pin_memory is None and memory_format is None:
+        if (out is None and not requires_grad and layout is None and pin_memory is None
+                and memory_format is None):
             try:
                 short = op_empty_memory_format.table.short.get((size, dtype, device))
             except TypeError:
@@ -46,6 +50,10 @@ def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
                 return made
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("empty", out, dtype, device)._keys & keep
+            result = op_empty_out.table[key_set](key_set, size, memory_format, out)
+            return result.requires_grad_() if requires_grad else result
         result = op_empty_memory_format.table[key_set](
             key_set, size, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
@@ -82,10 +90,8 @@ def empty_strided(
             dtype = _element_type("empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_strided.table[key_set](
@@ -115,8 +121,7 @@ def empty_permuted(
             dtype = _element_type("empty_permuted", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         if type(physical_layout) is list:
             physical_layout = tuple(physical_layout)
         include, keep = _state.get()
@@ -240,10 +245,8 @@ def Tensor_new_empty_strided(
             dtype = _element_type("new_empty_strided", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_empty_strided.table[key_set](
@@ -261,8 +264,9 @@ def call_new_empty_strided(
 
 op_zeros = _define(
     "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_zeros_out = _define("aten::zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)")
 def zeros(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-        requires_grad=False):
+        requires_grad=False, out=None):
     """A tensor of zeros.
 
     Args:
@@ -284,7 +288,7 @@ def zeros(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
             dtype = _element_type("zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if not requires_grad and layout is None and pin_memory is None:
+        if out is None and not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_zeros.table.short.get((size, dtype, device))
             except TypeError:
@@ -293,6 +297,10 @@ def zeros(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
                 return made
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("zeros", out, dtype, device)._keys & keep
+            result = op_zeros_out.table[key_set](key_set, size, out)
+            return result.requires_grad_() if requires_grad else result
         result = op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "zeros", zeros, locals())
@@ -412,8 +420,9 @@ def call_new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=
 
 op_ones = _define(
     "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
+op_ones_out = _define("aten::ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)")
 def ones(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-        requires_grad=False):
+        requires_grad=False, out=None):
     """A tensor of ones.
 
     Args:
@@ -435,7 +444,7 @@ def ones(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None
             dtype = _element_type("ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if not requires_grad and layout is None and pin_memory is None:
+        if out is None and not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_ones.table.short.get((size, dtype, device))
             except TypeError:
@@ -444,6 +453,10 @@ def ones(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None
                 return made
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("ones", out, dtype, device)._keys & keep
+            result = op_ones_out.table[key_set](key_set, size, out)
+            return result.requires_grad_() if requires_grad else result
         result = op_ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "ones", ones, locals())
@@ -563,8 +576,10 @@ def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=N
 op_full = _define(
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
+op_full_out = _define(
+    "aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)")
 def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
-        requires_grad=False):
+        requires_grad=False, out=None):
     """A tensor filled with one value, in the value's dtype unless dtype is given.
 
     Args:
@@ -580,9 +595,8 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
             dtype = _element_type("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if type(size) is list:
-            size = tuple(size)
-        if (not requires_grad and type(fill_value) in NUMBERS and layout is None
+        size = tuple(size) if type(size) is list else size
+        if (out is None and not requires_grad and type(fill_value) in NUMBERS and layout is None
                 and pin_memory is None):
             try:
                 short = op_full.table.short.get((size, fill_value, dtype, device))
@@ -592,6 +606,10 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
                 return made
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("full", out, dtype, device)._keys & keep
+            result = op_full_out.table[key_set](key_set, size, fill_value, out)
+            return result.requires_grad_() if requires_grad else result
         result = op_full.table[key_set](
             key_set, size, fill_value, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
@@ -678,8 +696,7 @@ def Tensor_new_full(
             dtype = _element_type("new_full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         if not requires_grad and layout is None and pin_memory is None:
             try:
                 short = op_new_full.table.short.get((self._geometry, size, dtype, device))

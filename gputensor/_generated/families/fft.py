@@ -249,10 +249,8 @@ def fft_fft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.fft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_fft_fft2.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -280,10 +278,8 @@ def fft_ifft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ifft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_fft_ifft2.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -311,10 +307,8 @@ def fft_rfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.rfft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -339,10 +333,8 @@ def fft_irfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.irfft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -366,10 +358,8 @@ def fft_hfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.hfft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -394,10 +384,8 @@ def fft_ihfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ihfft2."""
     try:
         dim = dim if axis is None else axis
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -420,10 +408,8 @@ def fft_fftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.fftn."""
     try:
         dim = dim if axis is None else _axis("fft_fftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_fft_fftn.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -450,10 +436,8 @@ def fft_ifftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ifftn."""
     try:
         dim = dim if axis is None else _axis("fft_ifftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_fft_ifftn.table.short.get(input._geometry)
             if short is not None and (made := short(input, s, dim, norm)) is not None:
@@ -480,10 +464,8 @@ def fft_rfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.rfftn."""
     try:
         dim = dim if axis is None else _axis("fft_rfftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -506,10 +488,8 @@ def fft_irfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.irfftn."""
     try:
         dim = dim if axis is None else _axis("fft_irfftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -532,10 +512,8 @@ def fft_hfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.hfftn."""
     try:
         dim = dim if axis is None else _axis("fft_hfftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -558,10 +536,8 @@ def fft_ihfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
     Native: native/fft.py. Matches torch.fft.ihfftn."""
     try:
         dim = dim if axis is None else _axis("fft_ihfftn", dim, axis)
-        if type(s) is list:
-            s = tuple(s)
-        if type(dim) is list:
-            dim = tuple(dim)
+        s = tuple(s) if type(s) is list else s
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -595,7 +571,7 @@ def fft_fftfreq(
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("fft_fftfreq", out)._keys & keep
+            key_set |= _checked_out("fft_fftfreq", out, dtype, device)._keys & keep
             result = op_fft_fftfreq_out.table[key_set](key_set, n, d, out)
             return result.requires_grad_() if requires_grad else result
         result = op_fft_fftfreq.table[key_set](key_set, n, d, dtype, layout, device, pin_memory)
@@ -624,7 +600,7 @@ def fft_rfftfreq(
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("fft_rfftfreq", out)._keys & keep
+            key_set |= _checked_out("fft_rfftfreq", out, dtype, device)._keys & keep
             result = op_fft_rfftfreq_out.table[key_set](key_set, n, d, out)
             return result.requires_grad_() if requires_grad else result
         result = op_fft_rfftfreq.table[key_set](key_set, n, d, dtype, layout, device, pin_memory)
@@ -641,8 +617,7 @@ def fft_fftshift(input, dim=None, *, axis=None):
     Native: native/fft.py. Matches torch.fft.fftshift."""
     try:
         dim = dim if axis is None else _axis("fft_fftshift", dim, axis)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_fftshift.table[key_set](key_set, input, dim)
@@ -658,8 +633,7 @@ def fft_ifftshift(input, dim=None, *, axis=None):
     Native: native/fft.py. Matches torch.fft.ifftshift."""
     try:
         dim = dim if axis is None else _axis("fft_ifftshift", dim, axis)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_ifftshift.table[key_set](key_set, input, dim)

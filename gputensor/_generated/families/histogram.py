@@ -106,8 +106,7 @@ def histogram(input, bins=100, *, weight=None, density=False, range=None, out=No
                     key_set, input, bins, weight, density, out[0], out[1]))
             return Results_histogram(op_histogram_bins_tensor.table[key_set](
                 key_set, input, bins, weight, density))
-        if type(range) is list:
-            range = tuple(range)
+        range = tuple(range) if type(range) is list else range
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
         if out is not None:
@@ -127,8 +126,7 @@ def Tensor_histogram(self, bins=100, *, weight=None, density=False, range=None):
                 | include) & keep
             return Results_histogram(op_histogram_bins_tensor.table[key_set](
                 key_set, self, bins, weight, density))
-        if type(range) is list:
-            range = tuple(range)
+        range = tuple(range) if type(range) is list else range
         include, keep = _state.get()
         key_set = (self._keys | (0 if weight is None else weight._keys) | include) & keep
         return Results_histogram(op_histogram_bin_ct.table[key_set](

@@ -18,14 +18,10 @@ def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         ceil_mode: bool, default False.
     Native: native/max_pool.py. Matches torch.max_pool1d."""
     try:
-        if type(kernel_size) is list:
-            kernel_size = tuple(kernel_size)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool1d.table[key_set](
@@ -45,14 +41,10 @@ def max_pool1d_with_indices(input, kernel_size, stride=(), padding=0, dilation=1
         ceil_mode: bool, default False.
     Native: native/max_pool.py. Matches torch.max_pool1d_with_indices."""
     try:
-        if type(kernel_size) is list:
-            kernel_size = tuple(kernel_size)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool1d_with_indices.table[key_set](
@@ -83,14 +75,10 @@ def nn_max_pool1d_with_indices(
         dilation: int or ints, default 1.
         ceil_mode: bool, default False.
     Matches torch.nn.functional.max_pool1d_with_indices."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
-    if type(dilation) is list:
-        dilation = tuple(dilation)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
+    dilation = tuple(dilation) if type(dilation) is list else dilation
     return call_max_pool1d_with_indices(
         input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
@@ -107,14 +95,10 @@ def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         ceil_mode: bool, default False.
     Native: native/max_pool.py. Matches torch.max_pool2d."""
     try:
-        if type(kernel_size) is list:
-            kernel_size = tuple(kernel_size)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool2d.table[key_set](
@@ -151,14 +135,10 @@ def nn_max_pool2d_with_indices(
         dilation: ints, default 1.
         ceil_mode: bool, default False.
     Matches torch.nn.functional.max_pool2d_with_indices."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
-    if type(dilation) is list:
-        dilation = tuple(dilation)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
+    dilation = tuple(dilation) if type(dilation) is list else dilation
     return call_max_pool2d_with_indices(
         input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
@@ -185,14 +165,10 @@ def max_pool3d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         ceil_mode: bool, default False.
     Native: native/max_pool.py. Matches torch.max_pool3d."""
     try:
-        if type(kernel_size) is list:
-            kernel_size = tuple(kernel_size)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
-        if type(dilation) is list:
-            dilation = tuple(dilation)
+        kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
+        dilation = tuple(dilation) if type(dilation) is list else dilation
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool3d.table[key_set](
@@ -229,14 +205,10 @@ def nn_max_pool3d_with_indices(
         dilation: ints, default 1.
         ceil_mode: bool, default False.
     Matches torch.nn.functional.max_pool3d_with_indices."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
-    if type(dilation) is list:
-        dilation = tuple(dilation)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
+    dilation = tuple(dilation) if type(dilation) is list else dilation
     return call_max_pool3d_with_indices(
         input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
@@ -259,8 +231,7 @@ def adaptive_max_pool1d(input, output_size):
         output_size: int or ints.
     Native: native/max_pool.py. Matches torch.adaptive_max_pool1d."""
     try:
-        if type(output_size) is list:
-            output_size = tuple(output_size)
+        output_size = tuple(output_size) if type(output_size) is list else output_size
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_adaptive_max_pool1d.table[key_set](key_set, input, output_size)

@@ -56,8 +56,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
             key_set = (input._keys | include) & keep
             return op_std.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_std_dim.table.short.get(input._geometry)
                 if short is not None and (made := short(
@@ -72,8 +71,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
             return op_std_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_std_correction.table.short.get(input._geometry)
                 if short is not None and (made := short(
@@ -108,8 +106,7 @@ def Tensor_std(
             key_set = (self._keys | include) & keep
             return op_std.table[key_set](key_set, self, True if unbiased is None else unbiased)
         if correction is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_std_dim.table.short.get(self._geometry)
             if short is not None and (made := short(
                     self, dim, True if unbiased is None else unbiased, keepdim)) is not None:
@@ -119,8 +116,7 @@ def Tensor_std(
             return op_std_dim.table[key_set](
                 key_set, self, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_std_correction.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
                 return made
@@ -178,13 +174,11 @@ def std_mean(
         if correction is None:
             if out is not None:
                 raise _errors.no_out("std_mean")
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             return op_std_mean_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is not None:
                 key_set |= _checked_outs("std_mean", out, 2) & keep
                 return op_std_mean_correction_out.table[key_set](
@@ -246,8 +240,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
             key_set = (input._keys | include) & keep
             return op_var.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_var_dim.table.short.get(input._geometry)
                 if short is not None and (made := short(
@@ -262,8 +255,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
             return op_var_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_var_correction.table.short.get(input._geometry)
                 if short is not None and (made := short(
@@ -298,8 +290,7 @@ def Tensor_var(
             key_set = (self._keys | include) & keep
             return op_var.table[key_set](key_set, self, True if unbiased is None else unbiased)
         if correction is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_var_dim.table.short.get(self._geometry)
             if short is not None and (made := short(
                     self, dim, True if unbiased is None else unbiased, keepdim)) is not None:
@@ -309,8 +300,7 @@ def Tensor_var(
             return op_var_dim.table[key_set](
                 key_set, self, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_var_correction.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
                 return made
@@ -368,13 +358,11 @@ def var_mean(
         if correction is None:
             if out is not None:
                 raise _errors.no_out("var_mean")
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             return op_var_mean_dim.table[key_set](
                 key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is not None:
                 key_set |= _checked_outs("var_mean", out, 2) & keep
                 return op_var_mean_correction_out.table[key_set](
@@ -408,8 +396,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, 
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nanmean", dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -426,8 +413,7 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nanmean", dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nanmean.table[key_set](key_set, self, dim, keepdim, dtype)

@@ -24,8 +24,7 @@ def constant_pad_nd(input, pad, value=0, *, out=None):
     >>> gt.constant_pad_nd(gt.ones(2), (1, 2), 7)
     tensor([7., 1., 1., 7., 7.])"""
     try:
-        if type(pad) is list:
-            pad = tuple(pad)
+        pad = tuple(pad) if type(pad) is list else pad
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -183,6 +182,5 @@ def nn_pad(input, pad, mode='constant', value=None):
     negative numbers crop.
     mode: "constant", "reflect", "replicate" or "circular". value: for mode "constant", by
         default 0."""
-    if type(pad) is list:
-        pad = tuple(pad)
+    pad = tuple(pad) if type(pad) is list else pad
     return call_pad(input, pad, mode, value)

@@ -19,12 +19,9 @@ def avg_pool1d(input, kernel_size, stride=(), padding=0, ceil_mode=False, count_
         count_include_pad: bool, default True.
     Native: native/pool.py. Matches torch.avg_pool1d."""
     try:
-        if type(kernel_size) is list:
-            kernel_size = tuple(kernel_size)
-        if type(stride) is list:
-            stride = tuple(stride)
-        if type(padding) is list:
-            padding = tuple(padding)
+        kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+        stride = tuple(stride) if type(stride) is list else stride
+        padding = tuple(padding) if type(padding) is list else padding
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_avg_pool1d.table[key_set](
@@ -53,12 +50,9 @@ def nn_avg_pool1d(
         ceil_mode: bool, default False.
         count_include_pad: bool, default True.
     Matches torch.nn.functional.avg_pool1d."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
     return call_avg_pool1d(
         input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad)
 
@@ -95,12 +89,9 @@ def nn_avg_pool2d(
         count_include_pad: bool, default True.
         divisor_override: int, optional.
     Matches torch.nn.functional.avg_pool2d."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
     return call_avg_pool2d(
         input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad,
         divisor_override)
@@ -150,12 +141,9 @@ def nn_avg_pool3d(
         count_include_pad: bool, default True.
         divisor_override: int, optional.
     Matches torch.nn.functional.avg_pool3d."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(stride) is list:
-        stride = tuple(stride)
-    if type(padding) is list:
-        padding = tuple(padding)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    stride = tuple(stride) if type(stride) is list else stride
+    padding = tuple(padding) if type(padding) is list else padding
     return call_avg_pool3d(
         input, kernel_size, () if stride is None else stride, padding, ceil_mode, count_include_pad,
         divisor_override)
@@ -181,8 +169,7 @@ def adaptive_avg_pool1d(input, output_size):
         output_size: int or ints.
     Native: native/pool.py. Matches torch.adaptive_avg_pool1d."""
     try:
-        if type(output_size) is list:
-            output_size = tuple(output_size)
+        output_size = tuple(output_size) if type(output_size) is list else output_size
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_adaptive_avg_pool1d.table[key_set](key_set, input, output_size)

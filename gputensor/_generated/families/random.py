@@ -142,8 +142,7 @@ def normal(
                 key_set |= _checked_out("normal", out)._keys & keep
                 return op_normal_Tensor_float_out.table[key_set](key_set, mean, std, generator, out)
             return op_normal_Tensor_float.table[key_set](key_set, mean, std, generator)
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:

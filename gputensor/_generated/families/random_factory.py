@@ -60,13 +60,13 @@ def rand(*args, size=None, generator=None, dtype=None, layout=None, device=None,
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("rand", out)._keys & keep
+                key_set |= _checked_out("rand", out, dtype, device)._keys & keep
                 return op_rand_out.table[key_set](key_set, size, out)
             return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("rand", out)._keys & keep
+            key_set |= _checked_out("rand", out, dtype, device)._keys & keep
             return op_rand_generator_out.table[key_set](key_set, size, generator, out)
         return op_rand_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory)
@@ -181,13 +181,13 @@ def randn(*args, size=None, generator=None, dtype=None, layout=None, device=None
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("randn", out)._keys & keep
+                key_set |= _checked_out("randn", out, dtype, device)._keys & keep
                 return op_randn_out.table[key_set](key_set, size, out)
             return op_randn.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randn", out)._keys & keep
+            key_set |= _checked_out("randn", out, dtype, device)._keys & keep
             return op_randn_generator_out.table[key_set](key_set, size, generator, out)
         return op_randn_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory)
@@ -287,8 +287,7 @@ def randint(
         if device is not None and type(device) is not _device:
             device = _device(device)
         if low is None and generator is None:
-            if type(size) is list:
-                size = tuple(size)
+            size = tuple(size) if type(size) is list else size
             if out is None and type(high) is int and layout is None and pin_memory is None:
                 try:
                     short = op_randint.table.short.get((high, size, dtype, device))
@@ -299,12 +298,11 @@ def randint(
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("randint", out)._keys & keep
+                key_set |= _checked_out("randint", out, dtype, device)._keys & keep
                 return op_randint_out.table[key_set](key_set, high, size, out)
             return op_randint.table[key_set](key_set, high, size, dtype, layout, device, pin_memory)
         if low is not None and generator is None:
-            if type(size) is list:
-                size = tuple(size)
+            size = tuple(size) if type(size) is list else size
             if (out is None and type(low) is int and type(high) is int and layout is None
                     and pin_memory is None):
                 try:
@@ -316,26 +314,24 @@ def randint(
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("randint", out)._keys & keep
+                key_set |= _checked_out("randint", out, dtype, device)._keys & keep
                 return op_randint_low_out.table[key_set](key_set, low, high, size, out)
             return op_randint_low.table[key_set](
                 key_set, low, high, size, dtype, layout, device, pin_memory)
         if low is None:
-            if type(size) is list:
-                size = tuple(size)
+            size = tuple(size) if type(size) is list else size
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("randint", out)._keys & keep
+                key_set |= _checked_out("randint", out, dtype, device)._keys & keep
                 return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
             return op_randint_generator.table[key_set](
                 key_set, high, size, generator, dtype, layout, device, pin_memory)
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randint", out)._keys & keep
+            key_set |= _checked_out("randint", out, dtype, device)._keys & keep
             return op_randint_low_generator_out.table[key_set](
                 key_set, low, high, size, generator, out)
         return op_randint_low_generator.table[key_set](
@@ -461,13 +457,13 @@ def randperm(
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("randperm", out)._keys & keep
+                key_set |= _checked_out("randperm", out, dtype, device)._keys & keep
                 return op_randperm_out.table[key_set](key_set, n, out)
             return op_randperm.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randperm", out)._keys & keep
+            key_set |= _checked_out("randperm", out, dtype, device)._keys & keep
             return op_randperm_generator_out.table[key_set](key_set, n, generator, out)
         return op_randperm_generator.table[key_set](
             key_set, n, generator, dtype, layout, device, pin_memory)

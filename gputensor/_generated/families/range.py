@@ -53,7 +53,7 @@ def arange(
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("arange", out)._keys & keep
+                key_set |= _checked_out("arange", out, dtype, device)._keys & keep
                 return op_arange_out.table[key_set](key_set, end, out)
             return op_arange.table[key_set](key_set, end, dtype, layout, device, pin_memory)
         if step is None:
@@ -68,7 +68,7 @@ def arange(
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("arange", out)._keys & keep
+                key_set |= _checked_out("arange", out, dtype, device)._keys & keep
                 return op_arange_start_out.table[key_set](key_set, start, end, 1, out)
             return op_arange_start.table[key_set](
                 key_set, start, end, dtype, layout, device, pin_memory)
@@ -86,7 +86,7 @@ def arange(
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("arange", out)._keys & keep
+            key_set |= _checked_out("arange", out, dtype, device)._keys & keep
             return op_arange_start_out.table[key_set](
                 key_set, start, end, 1 if step is None else step, out)
         return op_arange_start_step.table[key_set](
@@ -171,7 +171,7 @@ def linspace(
             include, keep = _state.get()
             key_set = (start._keys | end._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("linspace", out)._keys & keep
+                key_set |= _checked_out("linspace", out, dtype, device)._keys & keep
                 return op_linspace_Tensor_Tensor_out.table[key_set](key_set, start, end, steps, out)
             return op_linspace_Tensor_Tensor.table[key_set](
                 key_set, start, end, steps, dtype, layout, device, pin_memory)
@@ -179,7 +179,7 @@ def linspace(
             include, keep = _state.get()
             key_set = (start._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("linspace", out)._keys & keep
+                key_set |= _checked_out("linspace", out, dtype, device)._keys & keep
                 return op_linspace_Tensor_Scalar_out.table[key_set](key_set, start, end, steps, out)
             return op_linspace_Tensor_Scalar.table[key_set](
                 key_set, start, end, steps, dtype, layout, device, pin_memory)
@@ -187,7 +187,7 @@ def linspace(
             include, keep = _state.get()
             key_set = (end._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("linspace", out)._keys & keep
+                key_set |= _checked_out("linspace", out, dtype, device)._keys & keep
                 return op_linspace_Scalar_Tensor_out.table[key_set](key_set, start, end, steps, out)
             return op_linspace_Scalar_Tensor.table[key_set](
                 key_set, start, end, steps, dtype, layout, device, pin_memory)
@@ -202,7 +202,7 @@ def linspace(
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("linspace", out)._keys & keep
+            key_set |= _checked_out("linspace", out, dtype, device)._keys & keep
             return op_linspace_out.table[key_set](key_set, start, end, steps, out)
         return op_linspace.table[key_set](
             key_set, start, end, steps, dtype, layout, device, pin_memory)
@@ -261,7 +261,7 @@ def logspace(
             include, keep = _state.get()
             key_set = (start._keys | end._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("logspace", out)._keys & keep
+                key_set |= _checked_out("logspace", out, dtype, device)._keys & keep
                 return op_logspace_Tensor_Tensor_out.table[key_set](
                     key_set, start, end, steps, base, out)
             return op_logspace_Tensor_Tensor.table[key_set](
@@ -270,7 +270,7 @@ def logspace(
             include, keep = _state.get()
             key_set = (start._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("logspace", out)._keys & keep
+                key_set |= _checked_out("logspace", out, dtype, device)._keys & keep
                 return op_logspace_Tensor_Scalar_out.table[key_set](
                     key_set, start, end, steps, base, out)
             return op_logspace_Tensor_Scalar.table[key_set](
@@ -279,7 +279,7 @@ def logspace(
             include, keep = _state.get()
             key_set = (end._keys | include) & keep
             if out is not None:
-                key_set |= _checked_out("logspace", out)._keys & keep
+                key_set |= _checked_out("logspace", out, dtype, device)._keys & keep
                 return op_logspace_Scalar_Tensor_out.table[key_set](
                     key_set, start, end, steps, base, out)
             return op_logspace_Scalar_Tensor.table[key_set](
@@ -287,7 +287,7 @@ def logspace(
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("logspace", out)._keys & keep
+            key_set |= _checked_out("logspace", out, dtype, device)._keys & keep
             return op_logspace_out.table[key_set](key_set, start, end, steps, base, out)
         return op_logspace.table[key_set](
             key_set, start, end, steps, base, dtype, layout, device, pin_memory)
@@ -335,7 +335,7 @@ def eye(n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None, req
             include, keep = _state.get()
             key_set = include & keep
             if out is not None:
-                key_set |= _checked_out("eye", out)._keys & keep
+                key_set |= _checked_out("eye", out, dtype, device)._keys & keep
                 return op_eye_out.table[key_set](key_set, n, out)
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         if (out is None and type(n) is int and type(m) is int and layout is None
@@ -349,7 +349,7 @@ def eye(n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None, req
         include, keep = _state.get()
         key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("eye", out)._keys & keep
+            key_set |= _checked_out("eye", out, dtype, device)._keys & keep
             return op_eye_m_out.table[key_set](key_set, n, m, out)
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "eye", eye, locals())

@@ -20,8 +20,7 @@ def flip(input, dims):
     >>> gt.flip(gt.arange(3), (0,))
     tensor([2, 1, 0])"""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flip.table[key_set](key_set, input, dims)
@@ -68,10 +67,8 @@ def roll(input, shifts, dims=(), *, out=None):
     >>> gt.roll(gt.arange(4), 1)
     tensor([3, 0, 1, 2])"""
     try:
-        if type(shifts) is list:
-            shifts = tuple(shifts)
-        if type(dims) is list:
-            dims = tuple(dims)
+        shifts = tuple(shifts) if type(shifts) is list else shifts
+        dims = tuple(dims) if type(dims) is list else dims
         if out is None:
             short = op_roll.table.short.get(input._geometry)
             if short is not None and (made := short(input, shifts, dims)) is not None:
@@ -87,10 +84,8 @@ def roll(input, shifts, dims=(), *, out=None):
 def Tensor_roll(self, shifts, dims=()):
     """Elements shifted along dims; elements past the end reappear at the front. See gt.roll."""
     try:
-        if type(shifts) is list:
-            shifts = tuple(shifts)
-        if type(dims) is list:
-            dims = tuple(dims)
+        shifts = tuple(shifts) if type(shifts) is list else shifts
+        dims = tuple(dims) if type(dims) is list else dims
         short = op_roll.table.short.get(self._geometry)
         if short is not None and (made := short(self, shifts, dims)) is not None:
             return made
@@ -124,8 +119,7 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     >>> gt.rot90(gt.arange(4).reshape(2, 2)).tolist()
     [[1, 3], [0, 2]]"""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         if out is None:
             short = op_rot90.table.short.get(input._geometry)
             if short is not None and (made := short(input, k, dims)) is not None:
@@ -142,8 +136,7 @@ def Tensor_rot90(self, k=1, dims=(0, 1)):
     """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first towards
     the second. See gt.rot90."""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         short = op_rot90.table.short.get(self._geometry)
         if short is not None and (made := short(self, k, dims)) is not None:
             return made
@@ -283,14 +276,10 @@ def nn_unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         padding: ints, default 0.
         stride: ints, default 1.
     Matches torch.nn.functional.unfold."""
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(dilation) is list:
-        dilation = tuple(dilation)
-    if type(padding) is list:
-        padding = tuple(padding)
-    if type(stride) is list:
-        stride = tuple(stride)
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    dilation = tuple(dilation) if type(dilation) is list else dilation
+    padding = tuple(padding) if type(padding) is list else padding
+    stride = tuple(stride) if type(stride) is list else stride
     return call_im2col(input, kernel_size, dilation, padding, stride)
 
 op_col2im = _define(
@@ -317,14 +306,9 @@ def nn_fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         padding: ints, default 0.
         stride: ints, default 1.
     Matches torch.nn.functional.fold."""
-    if type(output_size) is list:
-        output_size = tuple(output_size)
-    if type(kernel_size) is list:
-        kernel_size = tuple(kernel_size)
-    if type(dilation) is list:
-        dilation = tuple(dilation)
-    if type(padding) is list:
-        padding = tuple(padding)
-    if type(stride) is list:
-        stride = tuple(stride)
+    output_size = tuple(output_size) if type(output_size) is list else output_size
+    kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
+    dilation = tuple(dilation) if type(dilation) is list else dilation
+    padding = tuple(padding) if type(padding) is list else padding
+    stride = tuple(stride) if type(stride) is list else stride
     return call_col2im(input, output_size, kernel_size, dilation, padding, stride)

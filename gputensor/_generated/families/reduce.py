@@ -49,8 +49,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keep
                 key_set |= _checked_out("sum", out)._keys & keep
                 return op_sum_out.table[key_set](key_set, input, dtype, out)
             return op_sum.table[key_set](key_set, input, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_sum_dim_IntList.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -77,8 +76,7 @@ def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_sum.table[key_set](key_set, self, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_sum_dim_IntList.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -127,8 +125,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, k
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_nansum.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -149,8 +146,7 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepd
         keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_nansum.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -278,8 +274,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
                 key_set |= _checked_out("mean", out)._keys & keep
                 return op_mean_dtype_out.table[key_set](key_set, input, dtype, out)
             return op_mean.table[key_set](key_set, input, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_mean_dim.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
@@ -306,8 +301,7 @@ def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdim
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_mean.table[key_set](key_set, self, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_mean_dim.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim, dtype)) is not None:
             return made
@@ -349,8 +343,7 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_amax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -368,8 +361,7 @@ def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_amax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -403,8 +395,7 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_amin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -422,8 +413,7 @@ def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_amin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -477,8 +467,7 @@ def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
                 return op_any_all_out.table[key_set](key_set, input, out)
             return op_any.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_any_dims.table.short.get(input._geometry)
                 if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -514,8 +503,7 @@ def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
             key_set = (self._keys | include) & keep
             return op_any.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_any_dims.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, keepdim)) is not None:
                 return made
@@ -582,8 +570,7 @@ def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
                 return op_all_all_out.table[key_set](key_set, input, out)
             return op_all.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is None:
                 short = op_all_dims.table.short.get(input._geometry)
                 if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -619,8 +606,7 @@ def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
             key_set = (self._keys | include) & keep
             return op_all.table[key_set](key_set, self)
         if dim is None or isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             short = op_all_dims.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, keepdim)) is not None:
                 return made
@@ -674,8 +660,7 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is None:
             short = op_logsumexp.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -697,8 +682,7 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
         keepdim = keepdim if keepdims is None else keepdims
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         short = op_logsumexp.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -727,8 +711,7 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
     try:
         dim = dim if axis is None else _axis("count_nonzero", dim, axis)
         if isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             if out is not None:

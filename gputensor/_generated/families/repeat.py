@@ -46,8 +46,7 @@ def tile(input, dims):
         dims: ints.
     Native: native/repeat.py. Matches torch.tile."""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tile.table[key_set](key_set, input, dims)

@@ -94,10 +94,8 @@ def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_set__source_Storage.table[key_set](key_set, self, source)
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_set__source_Storage_storage_offset.table[key_set](

@@ -154,8 +154,7 @@ def affine_grid_generator(theta, size, align_corners):
         align_corners: bool.
     Native: native/sampling.py. Matches torch.affine_grid_generator."""
     try:
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         include, keep = _state.get()
         key_set = (theta._keys | include) & keep
         return op_affine_grid_generator.table[key_set](key_set, theta, size, align_corners)

@@ -167,10 +167,8 @@ def as_strided(input, size, stride, storage_offset=None):
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided."""
     try:
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_as_strided.table[key_set](key_set, input, size, stride, storage_offset)
@@ -198,10 +196,8 @@ def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided_copy."""
     try:
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -225,10 +221,8 @@ def as_strided_(input, size, stride, storage_offset=None):
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided_."""
     try:
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_as_strided_.table[key_set](key_set, input, size, stride, storage_offset)
@@ -416,8 +410,7 @@ def split(input, split_size, dim=0, *, axis=None):
     try:
         dim = dim if axis is None else axis
         if isinstance(split_size, (tuple, list)):
-            if type(split_size) is list:
-                split_size = tuple(split_size)
+            split_size = tuple(split_size) if type(split_size) is list else split_size
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_split_sizes.table[key_set](key_set, input, split_size, dim)
@@ -473,8 +466,7 @@ def split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     Native: native/slicing.py. Matches torch.split_with_sizes."""
     try:
         dim = dim if axis is None else axis
-        if type(split_sizes) is list:
-            split_sizes = tuple(split_sizes)
+        split_sizes = tuple(split_sizes) if type(split_sizes) is list else split_sizes
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -500,8 +492,7 @@ def split_with_sizes_copy(input, split_sizes, dim=0, *, axis=None):
     Native: native/slicing.py. Matches torch.split_with_sizes_copy."""
     try:
         dim = dim if axis is None else axis
-        if type(split_sizes) is list:
-            split_sizes = tuple(split_sizes)
+        split_sizes = tuple(split_sizes) if type(split_sizes) is list else split_sizes
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes_copy.table[key_set](key_set, input, split_sizes, dim)
@@ -588,8 +579,7 @@ def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if sections is None:
-            if type(indices) is list:
-                indices = tuple(indices)
+            indices = tuple(indices) if type(indices) is list else indices
             return op_tensor_split_indices.table[key_set](key_set, input, indices, dim)
         if indices is None:
             return op_tensor_split_sections.table[key_set](key_set, input, sections, dim)
@@ -615,8 +605,7 @@ def hsplit(input, indices=None, *, sections=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if sections is None:
-            if type(indices) is list:
-                indices = tuple(indices)
+            indices = tuple(indices) if type(indices) is list else indices
             return op_hsplit_array.table[key_set](key_set, input, indices)
         if indices is None:
             return op_hsplit_int.table[key_set](key_set, input, sections)
@@ -641,8 +630,7 @@ def vsplit(input, indices=None, *, sections=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if sections is None:
-            if type(indices) is list:
-                indices = tuple(indices)
+            indices = tuple(indices) if type(indices) is list else indices
             return op_vsplit_array.table[key_set](key_set, input, indices)
         if indices is None:
             return op_vsplit_int.table[key_set](key_set, input, sections)
@@ -667,8 +655,7 @@ def dsplit(input, indices=None, *, sections=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if sections is None:
-            if type(indices) is list:
-                indices = tuple(indices)
+            indices = tuple(indices) if type(indices) is list else indices
             return op_dsplit_array.table[key_set](key_set, input, indices)
         if indices is None:
             return op_dsplit_int.table[key_set](key_set, input, sections)
@@ -713,8 +700,7 @@ def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     Native: native/slicing.py. Matches torch.unsafe_split_with_sizes."""
     try:
         dim = dim if axis is None else axis
-        if type(split_sizes) is list:
-            split_sizes = tuple(split_sizes)
+        split_sizes = tuple(split_sizes) if type(split_sizes) is list else split_sizes
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -796,10 +782,8 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=Non
         src: as_strided_of(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided_scatter."""
     try:
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (input._keys | src._keys | include) & keep
         if out is not None:
@@ -815,10 +799,8 @@ def Tensor_as_strided_scatter(self, src, size, stride, storage_offset=None):
     """A copy of self with src written to the elements that as_strided selects. See
     gt.as_strided_scatter."""
     try:
-        if type(size) is list:
-            size = tuple(size)
-        if type(stride) is list:
-            stride = tuple(stride)
+        size = tuple(size) if type(size) is list else size
+        stride = tuple(stride) if type(stride) is list else stride
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_as_strided_scatter.table[key_set](

@@ -422,8 +422,7 @@ def linalg_tensorsolve(input, other, dims=None, *, out=None):
         dims: ints, optional.
     Native: native/solve.py. Matches torch.linalg.tensorsolve."""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:

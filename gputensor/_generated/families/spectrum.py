@@ -387,16 +387,14 @@ def linalg_matrix_norm(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if type(ord) is str:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is not None:
                 key_set |= _checked_out("linalg_matrix_norm", out)._keys & keep
                 return op_linalg_matrix_norm_str_ord_out.table[key_set](
                     key_set, input, ord, dim, keepdim, dtype, out)
             return op_linalg_matrix_norm_str_ord.table[key_set](
                 key_set, input, ord, dim, keepdim, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is not None:
             key_set |= _checked_out("linalg_matrix_norm", out)._keys & keep
             return op_linalg_matrix_norm_out.table[key_set](
@@ -447,15 +445,13 @@ def linalg_norm(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if type(ord) is str:
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is not None:
                 key_set |= _checked_out("linalg_norm", out)._keys & keep
                 return op_linalg_norm_ord_str_out.table[key_set](
                     key_set, input, ord, dim, keepdim, dtype, out)
             return op_linalg_norm_ord_str.table[key_set](key_set, input, ord, dim, keepdim, dtype)
-        if type(dim) is list:
-            dim = tuple(dim)
+        dim = tuple(dim) if type(dim) is list else dim
         if out is not None:
             key_set |= _checked_out("linalg_norm", out)._keys & keep
             return op_linalg_norm_out.table[key_set](key_set, input, ord, dim, keepdim, dtype, out)

@@ -97,8 +97,7 @@ def view_copy(input, size=None, *, dtype=None, out=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if dtype is None:
-            if type(size) is list:
-                size = tuple(size)
+            size = tuple(size) if type(size) is list else size
             if out is not None:
                 key_set |= _checked_out("view_copy", out)._keys & keep
                 return op_view_copy_out.table[key_set](key_set, input, size, out)
@@ -124,8 +123,7 @@ def reshape(input, shape):
     >>> gt.reshape(gt.arange(6), (2, -1)).shape
     gputensor.Size([2, 3])"""
     try:
-        if type(shape) is list:
-            shape = tuple(shape)
+        shape = tuple(shape) if type(shape) is list else shape
         try:
             short = op_reshape.table.short.get((input._geometry, shape))
         except TypeError:
@@ -201,8 +199,7 @@ def permute(input, dims):
     >>> gt.permute(gt.empty(2, 3, 4), (2, 0, 1)).shape
     gputensor.Size([4, 2, 3])"""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         try:
             short = op_permute.table.short.get((input._geometry, dims))
         except TypeError:
@@ -262,8 +259,7 @@ def permute_copy(input, dims, *, out=None):
     Gradient: permute_backward(grad, dims)
     Native: native/view.py. Matches torch.permute_copy."""
     try:
-        if type(dims) is list:
-            dims = tuple(dims)
+        dims = tuple(dims) if type(dims) is list else dims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -505,8 +501,7 @@ def expand_copy(input, size, *, implicit=False, out=None):
     Gradient: sum_to_size(grad, input.shape)
     Native: native/view.py. Matches torch.expand_copy."""
     try:
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -605,8 +600,7 @@ def squeeze(input, dim=None, *, axis=None):
             key_set = (input._keys | include) & keep
             return op_squeeze.table[key_set](key_set, input)
         if isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             try:
                 short = op_squeeze_dims.table.short.get((input._geometry, dim))
             except TypeError:
@@ -686,8 +680,7 @@ def squeeze_copy(input, dim=None, *, out=None, axis=None):
                 return op_squeeze_copy_out.table[key_set](key_set, input, out)
             return op_squeeze_copy.table[key_set](key_set, input)
         if isinstance(dim, (tuple, list)):
-            if type(dim) is list:
-                dim = tuple(dim)
+            dim = tuple(dim) if type(dim) is list else dim
             if out is not None:
                 key_set |= _checked_out("squeeze_copy", out)._keys & keep
                 return op_squeeze_copy_dims_out.table[key_set](key_set, input, dim, out)
@@ -844,8 +837,7 @@ def unflatten(input, dim, sizes):
         sizes: ints.
     Native: native/view.py. Matches torch.unflatten."""
     try:
-        if type(sizes) is list:
-            sizes = tuple(sizes)
+        sizes = tuple(sizes) if type(sizes) is list else sizes
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unflatten_int.table[key_set](key_set, input, dim, sizes)
@@ -871,10 +863,8 @@ def movedim(input, source, destination):
     Native: native/view.py. Matches torch.movedim."""
     try:
         if isinstance(source, (tuple, list)):
-            if type(source) is list:
-                source = tuple(source)
-            if type(destination) is list:
-                destination = tuple(destination)
+            source = tuple(source) if type(source) is list else source
+            destination = tuple(destination) if type(destination) is list else destination
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_movedim_intlist.table[key_set](key_set, input, source, destination)
@@ -990,10 +980,8 @@ def moveaxis(input, source, destination):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if isinstance(source, (tuple, list)):
-            if type(source) is list:
-                source = tuple(source)
-            if type(destination) is list:
-                destination = tuple(destination)
+            source = tuple(source) if type(source) is list else source
+            destination = tuple(destination) if type(destination) is list else destination
             return op_moveaxis_intlist.table[key_set](key_set, input, source, destination)
         return op_moveaxis_int.table[key_set](key_set, input, source, destination)
     except Exception as error: return _refuse(error, "moveaxis", moveaxis, locals())
@@ -1097,8 +1085,7 @@ def broadcast_to(input, size):
         size: ints.
     Native: native/view.py. Matches torch.broadcast_to."""
     try:
-        if type(size) is list:
-            size = tuple(size)
+        size = tuple(size) if type(size) is list else size
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_broadcast_to.table[key_set](key_set, input, size)

@@ -229,21 +229,22 @@ unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor unsafe_split_with_s
 vsplit.int complex_view: _conj _conj_copy _conj_copy.out _is_zerotensor _neg_view _neg_view_copy
 _neg_view_copy.out complex complex.out conj imag is_conj is_neg polar polar.out real view_as_complex
 view_as_complex_copy view_as_complex_copy.out view_as_real view_as_real_copy view_as_real_copy.out
-factory: _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full
-full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
-zeros_like range: arange arange.out arange.start arange.start_out arange.start_step eye eye.m
-eye.m_out eye.out linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
-linspace.Tensor_Scalar_out linspace.Tensor_Tensor linspace.Tensor_Tensor_out linspace.out logspace
-logspace.Scalar_Tensor logspace.Scalar_Tensor_out logspace.Tensor_Scalar logspace.Tensor_Scalar_out
-logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: bernoulli bernoulli.float_out
-bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ exponential_ geometric_
-log_normal_ multinomial multinomial.out normal.Tensor_Tensor normal.Tensor_Tensor_out
-normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out
-normal.float_float normal.float_float_out normal_ random_ random_.from random_.to uniform_ counts:
-binomial binomial.out poisson poisson.out random_factory: rand rand.generator rand.generator_out
-rand.out rand_like rand_like.generator randint randint.generator randint.generator_out randint.low
-randint.low_generator randint.low_generator_out randint.low_out randint.out randint_like
-randint_like.Tensor randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
+factory: _efficientzerotensor empty.memory_format empty.out empty_like empty_permuted empty_strided
+full full.out full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones.out
+ones_like scalar_tensor zeros zeros.out zeros_like range: arange arange.out arange.start
+arange.start_out arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
+linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
+linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Scalar_Tensor_out
+logspace.Tensor_Scalar logspace.Tensor_Scalar_out logspace.Tensor_Tensor logspace.Tensor_Tensor_out
+logspace.out random: bernoulli bernoulli.float_out bernoulli.out bernoulli.p bernoulli_.Tensor
+bernoulli_.float cauchy_ exponential_ geometric_ log_normal_ multinomial multinomial.out
+normal.Tensor_Tensor normal.Tensor_Tensor_out normal.Tensor_float normal.Tensor_float_out
+normal.float_Tensor normal.float_Tensor_out normal.float_float normal.float_float_out normal_
+random_ random_.from random_.to uniform_ counts: binomial binomial.out poisson poisson.out
+random_factory: rand rand.generator rand.generator_out rand.out rand_like rand_like.generator
+randint randint.generator randint.generator_out randint.low randint.low_generator
+randint.low_generator_out randint.low_out randint.out randint_like randint_like.Tensor
+randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
 randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
 randn_like.generator randperm randperm.generator randperm.generator_out randperm.out dropout:
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_

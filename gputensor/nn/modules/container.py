@@ -58,10 +58,10 @@ class _Numbered(Module):
         self._modules.clear()
         return self.extend(kept)
 
-    def pop(self, index: int = -1) -> Any:
-        """Remove the module at `index` and return it."""
-        found = self[index]
-        del self[index]
+    def pop(self, key: int = -1) -> Any:
+        """Remove the module at the index `key` and return it."""
+        found = self[key]
+        del self[key]
         return found
 
     def __add__(self, other: Iterable[Module | None]) -> Self:
@@ -145,13 +145,13 @@ class _Named(Module):
         for name, part in given:
             self[name] = part
 
-    def pop(self, name: Any, *default: Any) -> Any:
+    def pop(self, key: Any, *default: Any) -> Any:
         """Remove a part and return it. If there is no such part, return the default. Raises:
         KeyError if there is no default."""
-        if name not in self and default:
+        if key not in self and default:
             return default[0]
-        part = self[name]
-        del self[name]
+        part = self[key]
+        del self[key]
         return part
 
     def popitem(self) -> tuple[Any, Any]:
@@ -294,11 +294,11 @@ class ParameterDict(_Named):
             parts = sorted(parts.items())
         super().update(parts)
 
-    def setdefault(self, name: Any, default: Any = None) -> Any:
-        """Return the part `name`. If there is no such part, first add `default` under this name."""
-        if str(name) not in self._keys:
-            self[name] = default
-        return self[name]
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return the part `key`. If there is no such part, first add `default` under this name."""
+        if str(key) not in self._keys:
+            self[key] = default
+        return self[key]
 
     def copy(self) -> Self:
         return type(self)(self)

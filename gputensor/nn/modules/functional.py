@@ -87,9 +87,11 @@ class Fixed(Module):
     def _complete(self) -> None:
         """Finish the construction. `__init__` calls this method after it has set the options."""
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Call the function. named: inputs by the names of the function's parameters."""
         function: Callable[..., Any] = getattr(F, self.function)
-        return function(*inputs, **self._options())
+        options = self._options()
+        return function(*inputs, **named, **options) if named else function(*inputs, **options)
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.options}
@@ -349,9 +351,9 @@ class _Dropout(Fixed):
     p: float = 0.5
     inplace: bool = False
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)
-        return function(*inputs, self.p, self.training, self.inplace)
+        return function(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"

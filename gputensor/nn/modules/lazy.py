@@ -38,7 +38,8 @@ class LazyModuleMixin(Module):
                 self._buffers[name] = UninitializedBuffer(device=device, dtype=dtype)
             else:
                 self._parameters[name] = UninitializedParameter(device=device, dtype=dtype)
-        object.__setattr__(self, "_inference", self.register_forward_pre_hook(_infer))
+        handle = self.register_forward_pre_hook(_infer, with_kwargs=True)
+        object.__setattr__(self, "_inference", handle)
 
     def has_uninitialized_params(self) -> bool:
         """Return True if a parameter or buffer of this module has no sizes yet."""
@@ -69,7 +70,8 @@ class LazyModuleMixin(Module):
         raise NotImplementedError
 
 
-def _infer(module: Any, args: tuple[Any, ...]) -> None:
+def _infer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    args = (*args, *kwargs.values())
     if len(args) != 1 or not isinstance(args[0], Tensor):
         rule = "be one Tensor, as sizes are read from it"
         raise errors.wrong_type(type(module).__name__, "input", rule, args[:1] or None)

@@ -134,6 +134,9 @@ class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
     reduce: bool | None = None
     reduction: str = "mean"
 
+    def forward(self, log_input: Tensor, target: Tensor) -> Any:
+        return super().forward(log_input, target)
+
 
 class MarginRankingLoss(_MarginLoss, function="margin_ranking_loss"):
     """max(0, -y (x1 - x2) + margin): x1 should rank above x2 for target y = 1, and below x2 for y =

@@ -205,8 +205,8 @@ class Module(Hooks):
             if module is not None:
                 yield from module.named_modules(seen, joined(prefix, name), remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        return (m for _, m in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         seen: set[Module] = set()

@@ -249,8 +249,8 @@ class RMSNorm(_Affine):
         self._register(elementwise_affine, self.normalized_shape, False, device, dtype)
         self.reset_parameters()
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"

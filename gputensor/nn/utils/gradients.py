@@ -38,12 +38,17 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad for p in of if p.grad is not None]
 
 
-@declares(tensors="Parameters", norm_type="float", error_if_nonfinite="bool")
+@declares(tensors="Parameters", norm_type="float", error_if_nonfinite="bool", foreach="bool?")
 @no_grad()
 def get_total_norm(
-    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
-) -> Tensor:
-    """Return the norm of all tensors together, as if their elements were one vector."""
+    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the norm of all tensors together, as if their elements were one vector.
+
+    foreach: has no effect. On CUDA, few launches compute the norms of all tensors. This also holds
+    for the other functions of this module.
+    """
     listed = list(tensors)
     if not listed:
         return functions.zeros(())
@@ -68,7 +73,7 @@ def _norms(tensors: list[Tensor], order: float) -> Tensor:
 @declares()
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
+    error_if_nonfinite: bool = False, foreach: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Scale all gradients in place, so that their common norm is at most `max_norm`.
 
@@ -86,8 +91,9 @@ clip_grad_norm: Callable[..., Tensor] = renamed("clip_grad_norm", clip_grad_norm
 @declares()
 @no_grad()
 def clip_grads_with_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
-) -> None:
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:  # fmt: skip
     """Scale all gradients in place by max_norm / total_norm, if this factor is less than 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     of: dict[Any, list[Tensor]] = {}
@@ -102,7 +108,9 @@ def clip_grads_with_norm_(
 
 @declares()
 @no_grad()
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
     """Clamp every element of every gradient to [-clip_value, clip_value], in place."""
     least, most = _bounds(float(clip_value))
     for grad in _gradients(parameters):

@@ -100,12 +100,13 @@ def _pooled(device_index: int, priority: int) -> Any:
 
 class Event:
     """A point in a stream's work. CuPy's event is created at the first recording, on the stream's
-    device."""
+    device. blocking: a thread that waits for the event sleeps instead of polling."""
 
-    __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
+    __slots__ = ("_by", "_capture", "_device_index", "blocking", "cupy", "enable_timing")
 
-    def __init__(self, enable_timing: bool = False) -> None:
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
         self.enable_timing: bool = enable_timing
+        self.blocking: bool = blocking
         self.cupy: Any = None
         self._device_index = -1
         self._by: Stream | None = None
@@ -123,7 +124,7 @@ class Event:
         """Record the event. A failure is raised as CuPy's error."""
         with On(stream.device_index):
             if self._device_index != stream.device_index:
-                self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
+                self.cupy = cupy.cuda.Event(self.blocking, not self.enable_timing)
                 self._device_index = stream.device_index
             self.cupy.record(stream.cupy)
         self._capture, self._by = capture.of(stream) if capturing else None, stream

@@ -78,7 +78,7 @@ class Event:
 
     __slots__ = ("_by", "_capture", "_mark", "enable_timing")
 
-    def __init__(self, enable_timing: bool = False) -> None:
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
         # A weak reference, so that the event does not keep the stream alive.

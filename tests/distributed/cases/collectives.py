@@ -206,7 +206,8 @@ def works_end_in_any_order(device: str) -> None:
 def groups(device: str) -> None:
     n, rank = dist.get_world_size(), dist.get_rank()
     members = [*range(n)][::-2]  # not in the world's order
-    group = dist.new_group(members)
+    group = dist.new_group(members, sort_ranks=False)
+    in_order = dist.new_group(members)
     if rank not in members:
         assert group is dist.GroupMember.NON_GROUP_MEMBER
         assert dist.get_rank(group) == dist.get_world_size(group) == -1
@@ -214,6 +215,16 @@ def groups(device: str) -> None:
     assert dist.get_world_size(group) == len(members)
     assert dist.get_rank(group) == members.index(rank)
     assert dist.get_process_group_ranks(group) == members
+    assert dist.get_process_group_ranks(in_order) == sorted(members)
+    dist.barrier(in_order, device_ids=[0])
+    if len(members) > 1:
+        own, x = members.index(rank), gt.full((3,), float(rank), device=device)
+        if own == 0:
+            dist.send(x, group=group, group_dst=1)
+        elif own == 1:
+            assert dist.recv(x, group=group, group_src=0) == members[0]
+            same(x, np.full(3, members[0], np.float32))
+    dist.destroy_process_group(in_order)
     assert dist.get_global_rank(group, 0) == members[0]
     assert dist.get_group_rank(group, members[-1]) == len(members) - 1
     x = gt.full((3,), float(rank), device=device)
@@ -252,6 +263,9 @@ def refusals(device: str) -> None:
         (lambda: dist.new_group([0, 0]), "be different ranks"),
         (lambda: dist.init_process_group(), "there must be no process group yet"),
         (lambda: dist.send(x, dist.get_rank()), "be another rank than this one"),
+        (lambda: dist.send(x, group_dst=dist.get_rank()), "be another rank than this one"),
+        (lambda: dist.send(x, 0, group_dst=0), "not be given together with group_dst"),
+        (lambda: dist.send(x), "be a rank"),
     ]
     for call, says in tries:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,6 +162,9 @@ def faults(info: Any, sample: Any, training: bool, dtype: str) -> list[str] | No
     if mine != said:
         return [f"the state is {said}, not {mine}"]
     inputs = type(call)(*pairs.ours(call.args), **pairs.ours(call.kwargs))
+    if not training:  # by PyTorch's names
+        names = inspect.signature(theirs.forward).parameters
+        inputs = type(call)(**dict(zip(names, inputs.args)), **inputs.kwargs)
     is_drawn = training and name in DRAWN
     has_second = dtype == "float64" and info.supports_gradgrad and name not in ONCE
     return compared(theirs, ours, call, inputs, pairs, is_drawn, TOLERANCES[dtype], has_second)
