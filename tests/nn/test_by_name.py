@@ -45,3 +45,14 @@ def test_containers_and_gradients() -> None:
     p.sum().backward()
     assert nn.utils.clip_grad_norm_([p], 1.0, foreach=True).item() == 2
     assert p.grad is not None and p.grad.norm().item() == pytest.approx(1)
+
+
+def test_attributes_and_classes_that_programs_look_at() -> None:
+    conv = nn.Conv2d(1, 1, 3)
+    assert conv.output_padding == (0, 0) and not conv.transposed
+    relu, pad = nn.ReLU6(inplace=True), nn.ZeroPad2d(1)
+    assert isinstance(relu, nn.Hardtanh) and (relu.min_val, relu.max_val) == (0, 6)
+    assert repr(relu) == "ReLU6(inplace=True)" and repr(nn.ReLU6()) == "ReLU6()"
+    assert relu(gt.tensor([-1.0, 3.0, 9.0])).tolist() == [0, 3, 6]
+    assert isinstance(pad, nn.ConstantPad2d) and pad.value == 0
+    assert repr(pad) == "ZeroPad2d((1, 1, 1, 1))" and pad(gt.ones(1, 1, 1)).sum() == 1

@@ -32,6 +32,7 @@ class _Conv(Module):
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints = 1,
@@ -69,6 +70,7 @@ class _Conv(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = self._each(kernel_size), self._each(stride)
         self.dilation, self.padding_mode = self._each(dilation), padding_mode
+        self.output_padding = self._each(0)
         is_named = isinstance(padding, str)
         self.padding: str | tuple[int, ...] = padding if is_named else self._each(padding)
         if padding == "same" and any(step != 1 for step in self.stride):

@@ -121,12 +121,6 @@ class ReLU(Fixed, function="relu"):
     inplace: bool = False
 
 
-class ReLU6(Fixed, function="relu6"):
-    """Compute min(max(x, 0), 6) for each element x."""
-
-    inplace: bool = False
-
-
 class LeakyReLU(Fixed, function="leaky_relu"):
     """Multiply each element x < 0 by negative_slope. Other elements are unchanged."""
 
@@ -187,6 +181,16 @@ class Hardtanh(Fixed, function="hardtanh"):
     min_val: float = -1.0
     max_val: float = 1.0
     inplace: bool = False
+
+
+class ReLU6(Hardtanh):
+    """Compute min(max(x, 0), 6) for each element x."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class Hardsigmoid(Fixed, function="hardsigmoid"):

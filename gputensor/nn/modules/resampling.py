@@ -149,9 +149,12 @@ class ConstantPad3d(_ConstantPad):
     """Pad the last 3 dimensions with a value."""
 
 
-class _ZeroPad(_Pad):
-    mode: ClassVar[str] = "constant"
-    value: ClassVar[float] = 0.0
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: Ints) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
 
 
 class _ReflectionPad(_Pad):
@@ -166,15 +169,15 @@ class _CircularPad(_Pad):
     mode: ClassVar[str] = "circular"
 
 
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Pad the last dimension with zeros."""
 
 
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pad the last 2 dimensions with zeros."""
 
 
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pad the last 3 dimensions with zeros."""
 
 

@@ -1,6 +1,6 @@
-"""The parameters of PyTorch's public functions, classes and methods, for test_parameters_oracle.py:
-`python -m tests.oracle.names.parameters torch|gputensor` writes them as JSON, from PyTorch or from
-gputensor under the name torch."""
+"""The parameters of PyTorch's public functions, classes and methods, and the bases of its classes,
+for test_parameters_oracle.py: `python -m tests.oracle.names.parameters torch|gputensor` writes them
+as JSON, from PyTorch or from gputensor under the name torch."""
 
 from __future__ import annotations
 
@@ -55,6 +55,30 @@ def callables(module: str) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+def bases(module: str) -> dict[str, list[str]]:
+    """Return the names of each public class of a module and of the classes of the module from which
+    it derives."""
+    if module.endswith(".Tensor"):
+        return {}
+    place = importlib.import_module(module)
+    classes: dict[str, Any] = {}
+    for name in dir(place):
+        with contextlib.suppress(Exception):
+            if inspect.isclass(value := getattr(place, name)) and not name.startswith("_"):
+                classes[name] = value
+    return {
+        name: [other for other, of in classes.items() if other != name and _derives(kind, of)]
+        for name, kind in classes.items()
+    }
+
+
+def _derives(kind: Any, of: Any) -> bool:
+    try:
+        return issubclass(kind, of)
+    except Exception:  # protocols, and classes with their own __subclasscheck__
+        return False
+
+
 def main(library: str) -> None:
     warnings.simplefilter("ignore")
     if library == "gputensor":
@@ -64,7 +88,7 @@ def main(library: str) -> None:
     made = {}
     for module in modules():
         with contextlib.suppress(ImportError):
-            made[module] = callables(module)
+            made[module] = callables(module), bases(module)
     json.dump(made, sys.stdout)
 
 

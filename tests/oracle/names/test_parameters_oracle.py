@@ -1,5 +1,5 @@
-"""Functions, constructors and methods have PyTorch's parameters: the same names, in the same
-order."""
+"""Functions, constructors and methods have PyTorch's parameters: the same names, in the same order.
+Classes derive from the same classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from . import parameters
 
 pytestmark = pytest.mark.oracle
 
-Known = dict[str, dict[str, list[tuple[str, str]]]]
+# Maps a module to (the parameters of its callables, the bases of its classes).
+Known = dict[str, tuple[dict[str, list[tuple[str, str]]], dict[str, list[str]]]]
 
 # Maps a pattern of functions to parameters that are left out, and the reason.
 LEFT_OUT: dict[str, tuple[str, str]] = {
@@ -98,7 +99,7 @@ def _lacking(path: str, theirs: Any, ours: Any) -> list[str]:
 
 @pytest.mark.parametrize("module", parameters.modules())
 def test_a_function_has_the_parameters_of_pytorch(module: str, known: tuple[Known, Known]) -> None:
-    theirs, ours = (library.get(module, {}) for library in known)
+    theirs, ours = (library.get(module, ({}, {}))[0] for library in known)
     lacking = {
         path: found for path in theirs if path in ours
         if (found := _lacking(f"{module}.{path}", theirs[path], ours[path]))
@@ -112,7 +113,7 @@ def _positional(of: Any) -> list[str]:
 
 @pytest.mark.parametrize("module", parameters.modules())
 def test_parameters_are_in_the_order_of_pytorch(module: str, known: tuple[Known, Known]) -> None:
-    theirs, ours = (library.get(module, {}) for library in known)
+    theirs, ours = (library.get(module, ({}, {}))[0] for library in known)
     wrong = {}
     for path in theirs:
         if path not in ours or any(kind.startswith("VAR") for _, kind in ours[path]):
@@ -122,3 +123,17 @@ def test_parameters_are_in_the_order_of_pytorch(module: str, known: tuple[Known,
         if [name for name in here if name in there] != there:
             wrong[path] = here, there
     assert wrong == {}
+
+
+# Python's classes, which modules import. A context is an object of FunctionCtx, and no Function.
+LEFT_OUT_BASES = {"ABC", "Any", "Enum", "FunctionCtx", "Generic", "NamedTuple", "Protocol"}
+
+
+@pytest.mark.parametrize("module", parameters.modules())
+def test_classes_derive_from_those_of_pytorch(module: str, known: tuple[Known, Known]) -> None:
+    theirs, ours = (library.get(module, ({}, {}))[1] for library in known)
+    lacking = {
+        name: found for name in theirs if name in ours
+        if (found := {*theirs[name]} & {*ours} - {*ours[name]} - LEFT_OUT_BASES)
+    }  # fmt: skip
+    assert lacking == {}
