@@ -246,6 +246,9 @@ def _weights(fweights: Tensor | None, aweights: Tensor | None, count: int) -> Te
         if (x._geometry.dtype.category < FLOATING) != is_whole:
             rule = "be whole numbers" if is_whole else "be floating"
             raise errors.wrong_dtype("cov", arg, rule, x)
+        # As in PyTorch, the call waits for the weights' device.
+        if type(x) is Tensor and x._device.type != "meta" and calls.any(x < 0).item():
+            raise errors.must("cov", arg, "not hold negative numbers", x)
     if fweights is None or aweights is None:
         return aweights if fweights is None else fweights
     return fweights * aweights

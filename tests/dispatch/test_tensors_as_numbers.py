@@ -187,6 +187,12 @@ def test_numpy_scalars_are_numbers(row: Row) -> None:
         gt.testing.assert_close(*outcomes, rtol=0, atol=0, equal_nan=True, msg=str(case))
 
 
+@pytest.mark.parametrize("function", [gt.xlogy, gt.float_power, gt.special.zeta])
+def test_two_numbers_are_no_operands(function: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="'input' must be a Tensor"):
+        function(1, 2)
+
+
 def test_numpy_scalars_are_numbers_to_functions_that_are_no_operators() -> None:
     for seed in (np.int64(5), np.float32(5.5), gt.tensor(5), 5.5):
         assert gt.manual_seed(seed).initial_seed() == 5

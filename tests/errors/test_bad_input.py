@@ -205,3 +205,10 @@ def test_devices_do_not_mix(op, call, pair):
 
 def test_there_are_enough_cases():
     assert len(CASES) + len(MIXES) >= 60
+
+
+@pytest.mark.parametrize("arg", ["fweights", "aweights"])
+def test_weights_of_covariances_are_not_negative(arg: str) -> None:
+    weights = gt.tensor([1, -1, 2], dtype=gt.int64 if arg == "fweights" else gt.float32)
+    with pytest.raises(RuntimeError, match=f"cov: '{arg}' must not hold negative numbers"):
+        gt.cov(gt.ones(2, 3), **{arg: weights})
