@@ -11,10 +11,13 @@ import sys
 from multiprocessing import spawn
 from typing import Any
 
+import numpy as np
+
 from ..core import dtype as dtypes, errors
 from ..core.device import device
 from ..core.geometry import Size
 from ..dispatch import refusal
+from ..exchange.numpy.bridge import from_numpy
 from ..nn import init
 from ..tensor import base
 from ..tensor.tensor import Tensor
@@ -28,6 +31,10 @@ _get_preparation_data = spawn.get_preparation_data
 # The `__module__` of these types must be PyTorch's, because packages read the module of a tensor's
 # type.
 _TYPES = {kind: kind.__module__ for kind in (Tensor, Size, dtypes.dtype, device)}
+# PyTorch's tensors do not have this method, so in its programs NumPy's functions, such as
+# np.concatenate, return arrays. Functions that are also methods of arrays, such as np.transpose,
+# call `__array_wrap__` and return tensors.
+_array_function = vars(Tensor)["__array_function__"]
 
 
 def _tensor(*args: Any, **kwargs: Any) -> Any:
@@ -52,6 +59,12 @@ def _torch_function(cls: type, *args: Any, **kwargs: Any) -> Any:
     from .overrides import default
 
     return default(cls, *args, **kwargs)
+
+
+def _array_wrap(
+    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+) -> Tensor:
+    return from_numpy(np.asarray(array))
 
 
 def is_installed() -> bool:
@@ -89,6 +102,8 @@ def install() -> None:
     base.overridable.append(_overridable)
     refusal.overriding.append(_override)
     type.__setattr__(Tensor, "__torch_function__", classmethod(_torch_function))
+    type.__delattr__(Tensor, "__array_function__")
+    type.__setattr__(Tensor, "__array_wrap__", _array_wrap)
     spawn.get_preparation_data = _prepared
     dtypes.package_name = "torch"
     for kind in _TYPES:
@@ -107,6 +122,8 @@ def uninstall() -> None:
     base.overridable.clear()
     refusal.overriding.clear()
     type.__delattr__(Tensor, "__torch_function__")
+    type.__setattr__(Tensor, "__array_function__", _array_function)
+    type.__delattr__(Tensor, "__array_wrap__")
     spawn.get_preparation_data = _get_preparation_data
     dtypes.package_name = "gputensor"
     for kind, module in _TYPES.items():

@@ -167,6 +167,28 @@ except Exception as error:
     assert "before PyTorch is imported" in done.stdout
 
 
+def test_functions_of_numpy_return_what_they_do_in_pytorch() -> None:
+    code = """
+import numpy as np
+import gputensor
+from gputensor import as_torch
+as_torch.install()
+import torch
+t = torch.tensor([1.0, 2.0])
+for made in (np.concatenate([t, t]), np.stack([t, t]), np.vstack([t, t]), np.unique(t),
+             np.where([True, False], t, 0), np.expand_dims(t, 0)):
+    assert type(made) is np.ndarray, made
+assert type(np.linalg.norm(t)) is np.float32
+for made in (np.sqrt(t), np.transpose(t), np.clip(t, 0, 1), np.argmax(t), np.abs(t)):
+    assert type(made) is torch.Tensor, made
+assert type((1,) + t.shape) is torch.Size and (1,) + t.shape == (1, 2)
+as_torch.uninstall()
+assert type(np.concatenate([t, t])) is gputensor.Tensor and type(np.clip(t, 0, 1)) is type(t)
+"""
+    done = run(code=code)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.full
 def test_the_command_refuses_what_is_no_program(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.py")).returncode == 2
