@@ -229,7 +229,8 @@ def histogramdd(
         found = calls.histogramdd_TensorList_bins(input, edges, range, weight, density)
     else:
         found = calls.histogramdd(input, tuple(bins), range, weight, density)
-    return _Histogramdd(found)
+    hist, edges = found
+    return _Histogramdd((hist, tuple(edges)))
 
 
 @declares()

@@ -57,7 +57,8 @@ _overridable = {
 }  # fmt: skip
 OF_FUNCTIONAL: dict[str, Any] = {
     "_Reduction": _reduction, "_in_projection": in_projection,
-    "_in_projection_packed": in_projection_packed, **_overridable,
+    "_in_projection_packed": in_projection_packed,
+    "native_channel_shuffle": gt.nn.functional.channel_shuffle, **_overridable,
 }  # fmt: skip
 OF_TRANSFORMER: dict[str, Any] = {
     "_get_clones": clones, "_get_activation_fn": attention._activation,

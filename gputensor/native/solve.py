@@ -279,19 +279,23 @@ def linalg_lstsq(
         rcond = (2.0**-52 if of.to_real is float64 else 2.0**-23) * max(m, n)
     rcond = given.real(op, "rcond", rcond)
     wide_a, wide_b = broadcast_batches(op, self, "b", matrix)
-    batch = wide_b._geometry.sizes[:-2]
+    batch, own = wide_b._geometry.sizes[:-2], self._geometry.sizes[:-2]
     columns = matrix._geometry.sizes[-1]
-    wanted = (
-        matrices((*batch, max(m, n), columns), of),
-        contiguous_geometry(batch, int64),
-        contiguous_geometry((*batch, min(m, n)), of.to_real),
-    )
+    many, single = [
+        (
+            matrices((*batch, max(m, n), columns), of),
+            contiguous_geometry(of_ranks, int64),
+            contiguous_geometry((*of_ranks, min(m, n)), of.to_real),
+        )
+        for of_ranks in (batch, own)
+    ]
     if not self._geometry.numel or not matrix._geometry.numel:
-        rows, rank, values = zeros(wanted, self)
+        rows, rank, values = zeros(single, self)
     else:
         rows, rank, values = library.by_lapack(
-            op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen
+            op, lapack.lstsq, many, wide_a, wide_b, rcond, chosen
         )
+        rank, values = _unexpanded(rank, batch, own), _unexpanded(values, batch, own)
     solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows
     residuals = calls.new_empty(self, (0,), of.to_real, None, None, None)
     full = chosen == "gels" or self._device.type == "meta"
@@ -304,6 +308,16 @@ def linalg_lstsq(
     has_values = chosen in ("gelsd", "gelss")
     values = values if has_values else calls.new_empty(self, (0,), of.to_real, None, None, None)
     return solution, residuals, empty_rank if chosen == "gels" else rank, values
+
+
+def _unexpanded(x: Tensor, batch: tuple[int, ...], own: tuple[int, ...]) -> Tensor:
+    """Return x, whose first dimensions are `batch`, without the copies that broadcasting `own` to
+    `batch` has made."""
+    for _ in range(len(batch) - len(own)):
+        x = calls.squeeze_dim(calls.narrow(x, 0, 0, 1), 0)
+    for dim, (size, wide) in enumerate(zip(own, batch[len(batch) - len(own) :])):
+        x = calls.narrow(x, dim, 0, 1) if size < wide else x
+    return x
 
 
 # --- tensors as matrices --------------------------------------------------------------------------

@@ -73,14 +73,15 @@ class Generator:
         uint8. Source of the layout: PyTorch's CUDAGeneratorImpl."""
         return over_array(np.array(self.mark(), _STATE).view(np.uint8))
 
-    def set_state(self, state: Tensor) -> None:
-        """Continue at a position that `get_state` has returned."""
+    def set_state(self, state: Tensor) -> Generator:
+        """Continue at a position that `get_state` has returned. Return this generator."""
         is_state = isinstance(state, Tensor) and state.dtype is uint8 and state.device is CPU
         if not is_state or state.shape != (16,):
             rule = "be what get_state returned, a CPU tensor of 16 uint8 elements"
             raise errors.wrong_type("set_state", "state", rule, state)
         seed, position = np.frombuffer(state.numpy(force=True).tobytes(), _STATE).tolist()
         self.return_to((seed, position))
+        return self
 
     def mark(self) -> tuple[int, int]:
         """Return (seed, position), for `return_to`."""

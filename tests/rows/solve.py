@@ -23,7 +23,7 @@ _SQUARE = T(2, 1, 2, values="positive", layout="contiguous")
 def _lstsq(a: Any, b: Any, rcond: Any = None, driver: str = "gelsy") -> Any:
     x = np.linalg.pinv(a) @ b
     rest, none = abs(b - a @ x) ** 2, np.empty(0, a.real.dtype)
-    rank = np.full(a.shape[:-2], min(a.shape[-2:]))
+    rank = np.asarray(np.linalg.matrix_rank(a))
     full, of_svd = a.shape[-2] > a.shape[-1], driver == "gelsd"
     values = np.linalg.svd(a, compute_uv=False) if of_svd else none
     return x, rest.sum(-2) if of_svd and full else none, rank, values
@@ -61,7 +61,10 @@ ROWS = [
     row("linalg_inv_ex", one(), lambda x: (1 / x, info(x)), "xi", errors=fails("inv")),
     row("linalg_ldl_solve", [S(ONE, T(1, dtype=int32, values="ones"), B)],
         lambda ld, pivots, b: b / ld),
-    row("linalg_lstsq", [S(TALL, TALL, driver="gelsy"), S(TALL, TALL, driver="gelsd")],
+    row("linalg_lstsq", [
+        S(TALL, TALL, driver="gelsy"), S(TALL, TALL, driver="gelsd"),
+        S(T(1, 3, 2, values="positive"), TALL, driver="gelsd"),
+        S(T(3, 2, values="positive"), T(2, 3, 1), driver="gelsy")],
         _lstsq, "xrlr", errors=(
             Fails(S(TALL, T(4, 1)), errors.ShapeError, "lstsq: 'b' must have 3 rows"),
             Fails(S(TALL, TALL, driver="x"), errors.ArgumentError, "lstsq: 'driver' must be"),

@@ -10,7 +10,9 @@ from typing import Any
 
 from ..._generated import calls
 from ...core import errors
-from ...structured.matrices import adjoint_of as _H, identity, lower as _tril, upper as _triu
+from ...structured.matrices import (
+    adjoint_of as _H, identity, is_vector, lower as _tril, upper as _triu,
+)  # fmt: skip
 from ...tensor.tensor import Tensor
 
 
@@ -335,12 +337,11 @@ def linalg_lstsq_B_backward(
     if _has_residuals(to_residuals):
         part = -_of_residuals(to_residuals, A, b, x)
         made = part if made is None else made + part
-    is_vector = solution._geometry.ndim < A._geometry.ndim
-    return made if made is None or not is_vector else calls.squeeze_dim(made, -1)
+    return made if made is None or not is_vector(A, B) else calls.squeeze_dim(made, -1)
 
 
 def _as_matrices(A: Tensor, B: Tensor, solution: Tensor, to_x: Any) -> tuple[Tensor, Tensor, Any]:
-    if solution._geometry.ndim == A._geometry.ndim:
+    if not is_vector(A, B):
         return B, solution, to_x
     return _column(B), _column(solution), None if to_x is None else _column(to_x)
 
