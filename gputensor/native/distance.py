@@ -15,7 +15,7 @@ import numpy
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
-from ..core.arguments import number
+from ..core.arguments import number, real
 from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
 from ..core.promotion import result_type
@@ -40,7 +40,7 @@ def _number(op: str, arg: str, value: Any) -> float:
     found = number(value)
     if found is None or isinstance(found, (bool, complex)):
         raise errors.wrong_type(op, arg, "be a real number", value)
-    return float(found)
+    return real(op, arg, found)
 
 
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:

@@ -333,10 +333,9 @@ def ones_out(key_set: int, size: Any, out: Tensor) -> Tensor:
 
 
 def empty_out(key_set: int, size: Any, memory_format: Any, out: Tensor) -> Tensor:
-    made = resized("empty", out, size)
     if memory_format is not None:
-        calls.resize_(made, size, memory_format)
-    return made
+        raise errors.must("empty", "memory_format", "not be given together with out", memory_format)
+    return resized("empty", out, size)
 
 
 def _of_size(op: str, value: int) -> Kernel:

@@ -132,6 +132,7 @@ ROWS = [
         + [S((), 7, dtype=DTYPE), S((2, 3), 2.5, dtype=DTYPE), S((0, 2), 1)],
         _full,
         result=_full_dtype,
+        out="own",
         errors=(
             Fails(S((2,), "3"), TypeError, "'(fill_)?value' must be a number"),
             Fails(S((-2,), 3), errors.ArgumentError, "'size' must hold no negative number"),
