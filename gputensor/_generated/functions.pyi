@@ -427,13 +427,11 @@ def embedding(
 @overload
 def empty(size: Sequence[int], *, dtype: dtype | None = None, layout: layout | None = None,
         device: device | str | int | None = None, pin_memory: bool | None = None,
-        memory_format: memory_format | None = None, requires_grad: bool = False,
-        out: Tensor | None = None) -> Tensor: ...
+        memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor: ...
 @overload
 def empty(*size: int, dtype: dtype | None = None, layout: layout | None = None,
         device: device | str | int | None = None, pin_memory: bool | None = None,
-        memory_format: memory_format | None = None, requires_grad: bool = False,
-        out: Tensor | None = None) -> Tensor: ...
+        memory_format: memory_format | None = None, requires_grad: bool = False) -> Tensor: ...
 def empty_like(
         input: Tensor, *, dtype: dtype | None = None, layout: layout | None = None,
         device: device | str | int | None = None, pin_memory: bool | None = None,

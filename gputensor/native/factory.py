@@ -332,12 +332,6 @@ def ones_out(key_set: int, size: Any, out: Tensor) -> Tensor:
     return _fill(key_set, resized("ones", out, size), 1)
 
 
-def empty_out(key_set: int, size: Any, memory_format: Any, out: Tensor) -> Tensor:
-    if memory_format is not None:
-        raise errors.must("empty", "memory_format", "not be given together with out", memory_format)
-    return resized("empty", out, size)
-
-
 def _of_size(op: str, value: int) -> Kernel:
     def kernel(key_set: int, size: Any, *options: Any) -> Tensor:
         table = getattr(operators, op).table

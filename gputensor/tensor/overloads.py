@@ -48,6 +48,9 @@ def norm_of(
     return norm(self, p, dim, keepdim, None, dtype)
 
 
+norm_of.__name__ = "norm"
+
+
 # --- results that depend on options; the operators always return three results ------------------
 
 

@@ -84,7 +84,7 @@ print(json.dumps([found, sorted(missing)]))
 KNOWN = {
     *(f"torch.sym_{name}" for name in "float max min not ite sum sqrt".split()),
     "torch.embedding_bag", "torch.is_distributed", "torch.native_layer_norm",
-    "torch.nonzero_static", "torch.linalg.solve_triangular",
+    "torch.nonzero_static", "torch.linalg.solve_triangular", "torch.Tensor.__array_wrap__",
     "torch.Tensor._is_view",
 }  # fmt: skip
 FUNCTIONS = 1300  # at least

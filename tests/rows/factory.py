@@ -84,7 +84,6 @@ ROWS = [
     Row(
         "empty",
         [*_SIZES, S((2, 3, 4, 5), memory_format=gt.channels_last)],
-        out="any",
         errors=(
             *_refusals("empty"),
             Fails(S((2, 3), memory_format=gt.channels_last), errors.GpuTensorError, "4"),

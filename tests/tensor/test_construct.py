@@ -223,8 +223,3 @@ def test_factories_write_to_out(make: Any) -> None:
         with pytest.raises(gt.GpuTensorError, match="'out' must be o"):
             make(out=out, **wrong)
         assert out.tolist() == before
-
-
-def test_empty_takes_no_memory_format_beside_out() -> None:
-    with pytest.raises(RuntimeError, match="'memory_format' must not be given together with out"):
-        gt.empty(1, 2, 3, 4, out=gt.empty(1, 2, 3, 4), memory_format=gt.channels_last)

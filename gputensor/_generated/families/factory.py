@@ -13,10 +13,8 @@ from ...dispatch.tls import state as _state
 op_empty_memory_format = _define(
     "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core",))
-op_empty_out = _define(
-    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)")
 def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-        memory_format=None, requires_grad=False, out=None):
+        memory_format=None, requires_grad=False):
     """An uninitialised tensor.
 
     Args:
@@ -40,8 +38,7 @@ def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
             dtype = _element_type("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (out is None and not requires_grad and layout is None and pin_memory is None
-                and memory_format is None):
+        if not requires_grad and layout is None and pin_memory is None and memory_format is None:
             try:
                 short = op_empty_memory_format.table.short.get((size, dtype, device))
             except TypeError:
@@ -50,10 +47,6 @@ def empty(*args, size=None, dtype=None, layout=None, device=None, pin_memory=Non
                 return made
         include, keep = _state.get()
         key_set = include & keep
-        if out is not None:
-            key_set |= _checked_out("empty", out, dtype, device)._keys & keep
-            result = op_empty_out.table[key_set](key_set, size, memory_format, out)
-            return result.requires_grad_() if requires_grad else result
         result = op_empty_memory_format.table[key_set](
             key_set, size, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result

@@ -229,10 +229,10 @@ unfold_copy unfold_copy.out unsafe_chunk unsafe_split.Tensor unsafe_split_with_s
 vsplit.int complex_view: _conj _conj_copy _conj_copy.out _is_zerotensor _neg_view _neg_view_copy
 _neg_view_copy.out complex complex.out conj imag is_conj is_neg polar polar.out real view_as_complex
 view_as_complex_copy view_as_complex_copy.out view_as_real view_as_real_copy view_as_real_copy.out
-factory: _efficientzerotensor empty.memory_format empty.out empty_like empty_permuted empty_strided
-full full.out full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones.out
-ones_like scalar_tensor zeros zeros.out zeros_like range: arange arange.out arange.start
-arange.start_out arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
+factory: _efficientzerotensor empty.memory_format empty_like empty_permuted empty_strided full
+full.out full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones.out ones_like
+scalar_tensor zeros zeros.out zeros_like range: arange arange.out arange.start arange.start_out
+arange.start_step eye eye.m eye.m_out eye.out linspace linspace.Scalar_Tensor
 linspace.Scalar_Tensor_out linspace.Tensor_Scalar linspace.Tensor_Scalar_out linspace.Tensor_Tensor
 linspace.Tensor_Tensor_out linspace.out logspace logspace.Scalar_Tensor logspace.Scalar_Tensor_out
 logspace.Tensor_Scalar logspace.Tensor_Scalar_out logspace.Tensor_Tensor logspace.Tensor_Tensor_out

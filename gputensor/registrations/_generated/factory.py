@@ -7,7 +7,6 @@ from ..._generated import operators as _ops
 
 def install() -> None:
     impl(_ops.empty_memory_format, "CPU, CUDA, Meta", native.empty, selects, passes)
-    impl(_ops.empty_out, "CompositeExplicitAutograd", native.empty_out, counts, refuses_out)
     impl(_ops.empty_strided, "CPU, CUDA, Meta", native.empty_strided, selects, passes)
     impl(_ops.empty_permuted, "CompositeExplicitAutograd", native.empty_permuted, selects, passes)
     impl(_ops.empty_like, "CompositeExplicitAutograd", native.empty_like, passes)
