@@ -67,14 +67,19 @@ REASONS: dict[tuple[str, str], str] = {
     ("fft", ""): "pocketfft in one thread, compared with MKL",
     ("linalg", ""): "LAPACK of OpenBLAS compared with MKL",
     ("matmul", ""): "OpenBLAS compared with MKL",
+    ("hardtanh", "int64"): "a float bound of integers: NumPy's loop",
     ("mode", ""): "each row is sorted",
     ("order", "int64"): "integers of 64 bits are partitioned by NumPy",
     ("pool", "int64"): "integers have no vectorised loop",
     ("products", ""): "OpenBLAS compared with MKL",
     ("solve", ""): "LAPACK of OpenBLAS compared with MKL",
     ("special", ""): "SciPy's function computes one element at a time",
+    ("slicing", ""): "views: the cost is that of the call",
     ("spectrum", ""): "LAPACK of OpenBLAS compared with MKL",
+    ("threshold", "int64"): "a float bound of integers: NumPy's loop",
+    ("type_as", ""): "nothing is computed: the cost is that of the call",
     ("unique", ""): "several passes, and a stable sort in one thread",
+    ("upsample", ""): "the loop interpolates one dimension after the other",
 }
 
 

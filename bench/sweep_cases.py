@@ -102,7 +102,7 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 # Maps an operator to argument values that differ from GIVEN.
 GIVEN_TO: dict[str, dict[str, Any]] = {
-    "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
+    "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]}, "tile": {"dims": [2]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
     "index_reduce": {"reduce": "amax"},
     "grid_sampler_2d": {"interpolation_mode": 0, "padding_mode": 0},
