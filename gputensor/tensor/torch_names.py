@@ -13,6 +13,7 @@ from ..core import dtype as dtypes, errors
 from ..core.arguments import element_type, flag
 from ..core.device import CPU, device
 from ..core.dtype import dtype as _dtype
+from ..core.memory_format import memory_format
 from ..dispatch.refusal import declares
 from .base import TensorBase, materialised
 
@@ -104,12 +105,24 @@ class TorchNames(TensorBase):
     def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
         """Return the dimensions in order of decreasing strides.
 
-        ambiguity_check: raise an error if several orders fit. Strides of dimensions of size 1 are
-        ignored. Source: torch/_tensor.py, Tensor.dim_order.
+        ambiguity_check: True raises an error if several orders fit. Strides of dimensions of size 1
+        are ignored. For a list of memory formats, raise an error unless exactly one of them fits.
+        Source: torch/_tensor.py, Tensor.dim_order.
         """
+        is_list = isinstance(ambiguity_check, list)
+        formats = ambiguity_check if is_list else []
+        if not (is_list or type(ambiguity_check) is bool) or any(
+            not isinstance(x, memory_format) for x in formats
+        ):
+            rule = "be a bool or a list of memory formats"
+            raise errors.wrong_type("dim_order", "ambiguity_check", rule, ambiguity_check)
+        tensor = cast("Tensor", self)
         sizes, strides = self._geometry.sizes, self._geometry.strides
         order = tuple(sorted(range(len(sizes)), key=lambda dim: -strides[dim]))
-        if flag("dim_order", "ambiguity_check", ambiguity_check):
+        if is_list and sum(tensor.is_contiguous(memory_format=x) for x in formats) != 1:
+            rule = "have exactly one of the memory formats in ambiguity_check"
+            raise errors.must("dim_order", "self", rule, self)
+        if ambiguity_check is True:
             told = [strides[dim] for dim in order if sizes[dim] > 1]
             if len(told) < len(sizes) or len(set(told)) < len(told):
                 raise errors.must("dim_order", "self", "have one order of its dimensions", self)

@@ -65,6 +65,12 @@ def test_the_order_of_dimensions() -> None:
     assert x[:1].dim_order() == (0, 2, 3, 1)
     with pytest.raises(RuntimeError, match="must have one order of its dimensions"):
         x[:1].dim_order(ambiguity_check=True)
+    formats = [gt.contiguous_format, gt.channels_last]
+    assert gt.empty(1, 2, 3, 4).dim_order(ambiguity_check=formats) == (0, 1, 2, 3)
+    with pytest.raises(RuntimeError, match="exactly one of the memory formats"):
+        gt.empty(1, 1, 3, 4).dim_order(ambiguity_check=formats)
+    with pytest.raises(TypeError, match="a bool or a list of memory formats"):
+        x.dim_order(ambiguity_check="channels_last")
 
 
 def test_a_dense_tensor_is_dense() -> None:
