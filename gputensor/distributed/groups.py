@@ -149,10 +149,10 @@ def seconds(op: str, timeout: Timeout, otherwise: float) -> float:
 def group_of(op: str, group: Any) -> ProcessGroup:
     """Return the group; for None the world's group."""
     if group is None:
-        group = GroupMember.WORLD
-        if group is None:
+        whole: ProcessGroup | None = GroupMember.WORLD
+        if whole is None:
             raise errors.not_initialized(op)
-        return group  # type: ignore[no-any-return]
+        return whole
     if GroupMember.WORLD is None:
         raise errors.not_initialized(op)
     if group is GroupMember.NON_GROUP_MEMBER:

@@ -79,7 +79,8 @@ def functional(operator: Operator, loop: str) -> Kernel:
         return found
 
     def functional_on_bytes(key_set: int, *args: Any) -> Tensor:
-        return made(args)  # type: ignore[no-any-return]
+        found: Tensor = made(args)
+        return found
 
     return kernel
 
