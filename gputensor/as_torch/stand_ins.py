@@ -243,31 +243,31 @@ cuda: dict[str, Any] = {
     "Stream": legacy_types.Stream, "Event": legacy_types.Event,
     "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
 }  # fmt: skip
+
+
+def _by_index(name: str) -> Any:
+    """Return a function of `gt.cuda` with the name that torch.accelerator gives its parameter."""
+    function = getattr(gt.cuda, name)
+
+    def of_device(device_index: Any = None) -> Any:
+        return function(device_index)
+
+    of_device.__name__ = name
+    return of_device
+
+
 accelerator: dict[str, Any] = {
     "current_accelerator": legacy_types.current_accelerator, "Graph": gt.cuda.CUDAGraph,
     "current_device_index": gt.cuda.current_device, "set_device_index": gt.cuda.set_device,
     "current_device_idx": gt.cuda.current_device, "set_device_idx": gt.cuda.set_device,
     "device_index": gt.cuda.device, "empty_host_cache": nothing,
+    "get_memory_info": _by_index("mem_get_info"),
+    "reset_accumulated_memory_stats": _by_index("reset_peak_memory_stats"),
+    **{name: _by_index(name) for name in (
+        "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+        "memory_stats", "reset_peak_memory_stats",
+    )},
 }  # fmt: skip
-
-
-def _by_index(function: Any) -> Any:
-    """Return a function of `gt.cuda` with the name that torch.accelerator gives its parameter."""
-
-    def of_device(device_index: Any = None) -> Any:
-        return function(device_index)
-
-    of_device.__name__ = function.__name__
-    return of_device
-
-
-for _memory in (
-    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
-    "memory_stats", "reset_peak_memory_stats",
-):  # fmt: skip
-    accelerator[_memory] = _by_index(getattr(gt.cuda, _memory))
-accelerator["reset_accumulated_memory_stats"] = accelerator["reset_peak_memory_stats"]
-accelerator["get_memory_info"] = _by_index(gt.cuda.mem_get_info)
 
 
 def _is_storage(obj: Any) -> bool:

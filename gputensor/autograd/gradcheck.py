@@ -6,7 +6,7 @@ PyTorch's convention, the gradient g of a real L with respect to z satisfies dL 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -31,10 +31,10 @@ class _Checks(NamedTuple):
     eps: float
     atol: float
     rtol: float
-    nondet_tol: float = 0.0
-    check_batched_grad: bool = False
-    check_forward_ad: bool = False
-    check_backward_ad: bool = True
+    nondet_tol: float
+    check_batched_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
 
 
 @declares(
@@ -186,8 +186,8 @@ def _compare(func: Function, given: tuple[Any, ...], varied: list[Tensor], check
         if checks.check_backward_ad:
             modes["derivative"] = [jacobians[number] for jacobians in analytical]
         if checks.check_forward_ad:
-            modes["forward derivative"] = _forward(func, given, x, len(outputs))
-        numerical = _numerical(func, given, x, checks.eps, len(outputs))
+            modes["forward derivative"] = _forward(func, given, x, outputs)
+        numerical = _numerical(func, given, x, checks.eps, outputs)
         for mode, jacobians in modes.items():
             for place, (found, jacobian) in enumerate(zip(jacobians, numerical)):
                 what = f"{mode} of output {place} with respect to input {number}"
@@ -253,40 +253,54 @@ def _in_turn(y: Tensor, varied: list[Tensor]) -> list[Array]:
     return [np.array(r).reshape(len(r), width) for r, width in zip(rows, widths)]
 
 
-def _forward(func: Function, given: tuple[Any, ...], x: Tensor, count: int) -> list[Array]:
+def _by_columns(
+    outputs: list[Tensor], x: Tensor, column_of: Callable[[Array], Iterable[Array]]
+) -> list[Array]:
+    """Return the Jacobians of the outputs with respect to x. column_of: a function from a unit
+    vector in the space of x to the derivatives of the outputs in its direction."""
+    columns: list[list[Array]] = [[] for _ in outputs]
+    for one in _units(x):
+        for column, derivative in zip(columns, column_of(one)):
+            column.append(_reals(derivative))
+    heights = [len(_reals(_numpy(y))) for y in outputs]
+    return [np.array(c).T.reshape(height, len(c)) for c, height in zip(columns, heights)]
+
+
+def _forward(
+    func: Function, given: tuple[Any, ...], x: Tensor, outputs: list[Tensor]
+) -> list[Array]:
     """Return the Jacobians of forward mode with respect to x."""
     forward_ad = import_module(__package__).forward_ad  # the package loads it on first use
-    columns: list[list[Array]] = [[] for _ in range(count)]
-    heights = [len(_reals(_numpy(y))) for y in _differentiable(func, given)]
-    for one in _units(x):
+
+    def tangent_of(y: Tensor) -> Array:
+        tangent = forward_ad.unpack_dual(y).tangent
+        return np.zeros(y.shape, y.dtype.np) if tangent is None else _numpy(tangent)
+
+    def column_of(one: Array) -> list[Array]:
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(x, over_array(one).to(x.device))
-            made = _differentiable(func, tuple([dual if a is x else a for a in given]))
-            for column, y in zip(columns, made):
-                tangent = forward_ad.unpack_dual(y).tangent
-                zero = np.zeros(y.shape, y.dtype.np)
-                column.append(_reals(zero if tangent is None else _numpy(tangent)))
-    return [np.array(c).T.reshape(height, len(c)) for c, height in zip(columns, heights)]
+            moved = tuple([dual if a is x else a for a in given])
+            return [tangent_of(y) for y in _differentiable(func, moved)]
+
+    return _by_columns(outputs, x, column_of)
 
 
 def _numerical(
-    func: Function, given: tuple[Any, ...], x: Tensor, eps: float, count: int
+    func: Function, given: tuple[Any, ...], x: Tensor, eps: float, outputs: list[Tensor]
 ) -> list[Array]:
-    columns: list[list[Array]] = [[] for _ in range(count)]
-    heights = [len(_reals(_numpy(y))) for y in _differentiable(func, given)]
+    """Return the Jacobians of central differences with respect to x."""
     start = _numpy(x)
-    for unit in [1, 1j] if x.is_complex() else [1]:
-        for j in range(x.numel()):
-            moved = []
-            for sign in (1, -1):
-                values = start.copy()
-                values.reshape(-1)[j] += sign * eps * unit
-                _put(x, values)
-                moved.append([_reals(_numpy(y)) for y in _differentiable(func, given)])
-            for column, up, down in zip(columns, *moved):
-                column.append((up - down) / (2 * eps))
+
+    def moved(step: Array) -> list[Array]:
+        _put(x, start + step)
+        return [_numpy(y) for y in _differentiable(func, given)]
+
+    def column_of(one: Array) -> list[Array]:
+        return [(up - down) / (2 * eps) for up, down in zip(moved(eps * one), moved(-eps * one))]
+
+    made = _by_columns(outputs, x, column_of)
     _put(x, start)
-    return [np.array(c).T.reshape(height, len(c)) for c, height in zip(columns, heights)]
+    return made
 
 
 def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:

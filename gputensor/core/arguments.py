@@ -185,8 +185,10 @@ def checked_out(op: str, out: Any, dtype: Any = None, device: Any = None) -> Any
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
     if dtype is not None and out.dtype is not dtype:
         raise errors.must(op, "out", f"be of the given dtype, {dtype}", out)
-    if device is not None and device not in (out.device, type(device)(out.device.type)):
-        raise errors.must(op, "out", f"be on the given device, {device}", out)
+    if device is not None:
+        is_same = device.index in (None, out.device.index)
+        if device.type != out.device.type or not is_same:
+            raise errors.must(op, "out", f"be on the given device, {device}", out)
     return out
 
 

@@ -73,9 +73,9 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     if op in _OF_NUMBERS and None not in (number(given.get("input")), number(given.get("other"))):
         made = dispatcher.find("aten::full")([], number(given["input"]))
         return _again(function, {**given, "input": made})
-    has_tensor = any(hasattr(x, "_keys") for x in given.values())
-    if isinstance(error, errors.DispatchError) and not has_tensor and "input" in given:
-        raise errors.not_a_tensor(op, "input", "a Tensor", given["input"]) from None
+    if isinstance(error, errors.DispatchError) and "input" in given:
+        if not any(hasattr(x, "_keys") for x in given.values()):
+            raise errors.not_a_tensor(op, "input", "a Tensor", given["input"]) from None
     if plain := _plain_numbers(op, given):
         return _again(function, {**given, **plain})
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .collectives import _group, _tensor, copying
-from .groups import ProcessGroup, get_global_rank, chosen_rank
+from .groups import ProcessGroup, chosen_rank
 from .operators import carried, in_place, start, together
 from .work import Work
 from .._generated import calls
@@ -86,9 +86,7 @@ class P2POp:
         if (peer is None) == (group_peer is None):
             rule = "be given, or 'group_peer' instead, but not both"
             raise errors.wrong_value("P2POp", "peer", rule, peer)
-        if group_peer is not None:
-            peer = get_global_rank(self.group, group_peer)
-        self.group_peer: int = _other("P2POp", "peer", self.group, peer)
+        self.group_peer: int = _other("P2POp", "peer", self.group, peer, group_peer)
         self.peer: int = self.group.ranks[self.group_peer]
         self.tag: int = _tag("P2POp", tag)
 

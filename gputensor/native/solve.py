@@ -11,7 +11,7 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import arguments as given, errors
 from ..core.dtype import float64, int32, int64
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.shortcuts import CPU, jumps
 from ..kernels import lapack
 from ..structured import arguments, forms, library
@@ -281,19 +281,19 @@ def linalg_lstsq(
     wide_a, wide_b = broadcast_batches(op, self, "b", matrix)
     batch, own = wide_b._geometry.sizes[:-2], self._geometry.sizes[:-2]
     columns = matrix._geometry.sizes[-1]
-    many, single = [
-        (
+
+    def wanted(of_ranks: tuple[int, ...]) -> tuple[Geometry, ...]:
+        return (
             matrices((*batch, max(m, n), columns), of),
             contiguous_geometry(of_ranks, int64),
             contiguous_geometry((*of_ranks, min(m, n)), of.to_real),
         )
-        for of_ranks in (batch, own)
-    ]
+
     if not self._geometry.numel or not matrix._geometry.numel:
-        rows, rank, values = zeros(single, self)
+        rows, rank, values = zeros(wanted(own), self)
     else:
         rows, rank, values = library.by_lapack(
-            op, lapack.lstsq, many, wide_a, wide_b, rcond, chosen
+            op, lapack.lstsq, wanted(batch), wide_a, wide_b, rcond, chosen
         )
         rank, values = _unexpanded(rank, batch, own), _unexpanded(values, batch, own)
     solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows

@@ -134,8 +134,9 @@ def default_generator(place: Any) -> Generator:
 
 def seed_devices(device_type: str, indices: Iterable[int], seed: float) -> None:
     """Seed the default generators of these devices, as `manual_seed` does."""
+    plain = _whole(seed)
     for index in indices:
-        default_generator(as_device(device_type, index)).manual_seed(_whole(seed))
+        default_generator(as_device(device_type, index)).manual_seed(plain)
 
 
 def manual_seed(seed: float) -> Generator:
