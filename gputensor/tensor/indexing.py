@@ -2,15 +2,15 @@
 index_put_.
 
 Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
-lists then select elements of that view. A list counts as an array, as in NumPy; PyTorch still
-treats a list of lists as a tuple, with a deprecation warning. Ints are applied before index
-tensors, as in PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`. Source of the
-semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
+lists then select elements of that view. Ints are applied before index tensors, as in PyTorch, so
+`x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`. Source of the semantics:
+aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def get(tensor: Tensor, index: Any) -> Any:
             include, keep = _state.get()
             key_set = (tensor._keys | include) & keep
             return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
-        given = index if kind is tuple else (index,)
+        given = index if kind is tuple else _items(index)
         if _only_picks(tensor, given):
             return calls.index_Tensor(tensor, [*given])
         if (view := _parted(tensor, given)) is not None:
@@ -75,6 +75,30 @@ def get(tensor: Tensor, index: Any) -> Any:
         return calls.alias(view) if view is tensor else view
     except Exception as error:
         return _refuse(error, "index", get, {"tensor": tensor, "index": index})
+
+
+def _items(index: Any) -> tuple[Any, ...]:
+    """Return the items of an index.
+
+    A list of fewer than 32 items is a tuple of items if one of them is a tensor, a sequence, a
+    slice, Ellipsis or None. Any other list is one item. PyTorch announces that it will change this.
+    Source: torch/csrc/autograd/python_variable_indexing.cpp, treatSequenceAsTuple.
+    """
+    if isinstance(index, tuple):
+        return tuple(index)
+    if not isinstance(index, list) or len(index) >= 32 or not any(map(_is_part, index)):
+        return (index,)
+    warnings.warn(
+        "an index that is a list of tensors, sequences, slices, Ellipsis or None counts as a tuple;"
+        " write x[tuple(index)], or x[gt.tensor(index)] for elements at these positions",
+        UserWarning, stacklevel=3,
+    )  # fmt: skip
+    return tuple(index)
+
+
+def _is_part(x: Any) -> bool:
+    is_sequence = isinstance(x, (slice, list, tuple, range, np.ndarray))
+    return is_sequence or x is None or x is Ellipsis or hasattr(x, "_geometry")
 
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
@@ -145,7 +169,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         if type(index) is int:
             view = calls.select_int(tensor, 0, index)
         else:
-            given = index if type(index) is tuple else (index,)
+            given = index if type(index) is tuple else _items(index)
             if _only_picks(tensor, given):
                 view, indices = tensor, [*given]
             elif (view := _parted(tensor, given)) is None:

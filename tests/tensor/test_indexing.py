@@ -64,6 +64,30 @@ def test_zero_dim_tensors_are_ints_and_bools(x):
     assert x[gt.tensor(2, dtype=gt.int16) - 1].tolist() == x[1].tolist()
 
 
+PAIR = [gt.tensor([0, 1]), gt.tensor([1, 2])]
+
+
+@pytest.mark.parametrize("index", [
+    [slice(None), slice(1, 2)], [None, 0], [..., 1], [0, slice(None)], [[0, 1], [1, 0]],
+    [gt.tensor(0), gt.tensor(1)], PAIR, [range(2), range(2)], [np.array([0, 1]), 2],
+    [[True, False]], [[0, 1], slice(None), [1, 3]],
+], ids=str)  # fmt: skip
+def test_a_list_of_items_counts_as_a_tuple(x, index):
+    with pytest.warns(UserWarning, match="counts as a tuple"):
+        got = x[index]
+    assert got.tolist() == x[tuple(index)].tolist()
+    y, z = x.clone(), x.clone()
+    with pytest.warns(UserWarning, match="counts as a tuple"):
+        y[index] = 7
+    z[tuple(index)] = 7
+    assert y.tolist() == z.tolist()
+
+
+@pytest.mark.parametrize("index", [[0, 1], [np.int64(1)], [True, False], [[0, 1]] * 32], ids=str)
+def test_other_lists_are_arrays(x, index):
+    assert x[index].tolist() == x[gt.tensor(np.array(index))].tolist()
+
+
 def test_bools_copy(x):
     assert x[True].shape == (1, 2, 3, 4) and x[False].shape == (0, 2, 3, 4)
     assert x[True].data_ptr() != x.data_ptr()
@@ -152,8 +176,8 @@ MADE_OF = "tensors, arrays, ranges or lists of ints or bools"
         ((0, [0], [-5]), IndexError, "must be in [-4, 3] at dimension 1 (got -5)"),
         (([0, 1], [0, 1, 2]), IndexError, "must broadcast together (got [2], [3])"),
         (gt.tensor([True, False, True]), IndexError, "must have sizes [2], those of self"),
-        ([0, slice(None)], IndexError, MADE_OF),
-        ([[0], [0, 1]], IndexError, MADE_OF),
+        (([[0], [0, 1]],), IndexError, MADE_OF),
+        (([0, slice(None)],), IndexError, MADE_OF),
         ([0.5], IndexError, MADE_OF),
         (np.zeros(2), IndexError, "(got ndarray)"),
         (gt.tensor([1.0]), IndexError, "(got f32[1] cpu)"),

@@ -147,7 +147,7 @@ def run(count: int, device: str, seed: int) -> int:
         first, second = in_steps(items, len(sizes))
         x, array = tensor_of(rng, sizes, device)
         given = tuple([spelled(rng, item, device) for item in items])
-        index = given[0] if len(given) == 1 else given
+        index = given[0] if len(given) == 1 and not isinstance(given[0], list) else given
         wanted, refused = outcome(lambda: array[first][second])
         found, error = outcome(lambda: x[index])
         assert (error is None) == (refused is None), (sizes, items, error, refused)
