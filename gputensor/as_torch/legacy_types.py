@@ -13,6 +13,7 @@ from gputensor.core.errors import absent
 from gputensor.exchange.construct import of_type
 from gputensor.nn.modules import functional, loss, norm, pooling, resampling
 from gputensor.structured.generator import default_generator
+from gputensor.tensor.typed_storage import TypedStorage
 
 from .places import PAGE
 
@@ -38,9 +39,12 @@ class LegacyType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 
-    def __call__(cls, *args: Any) -> Any:
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
         """Make a tensor of a sequence's elements, or an uninitialised tensor of these sizes."""
-        return of_type(args, cls.dtype, gt.device(cls.place))
+        place = gt.device(cls.place if device is None else device)
+        if place.type != cls.place:
+            raise RuntimeError(f"{cls.tensor_type}: 'device' must be a {cls.place} device")
+        return of_type(args, cls.dtype, place)
 
 
 def _types(place: str, module: str) -> dict[str, Any]:
@@ -53,6 +57,29 @@ def _types(place: str, module: str) -> dict[str, Any]:
 
 
 TYPES, CUDA_TYPES = _types("cpu", "torch"), _types("cuda", "torch.cuda")
+
+
+class _TypedStorageType(LegacyType):
+    """Metaclass of `FloatStorage` and similar classes."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        is_typed = isinstance(x, TypedStorage) and x.dtype is cls.dtype
+        return is_typed and x.device.type == cls.place
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        """Make a storage of a number of elements, or of the elements of a sequence."""
+        return TypedStorage(*args, dtype=cls.dtype, device=cls.place, **options)
+
+
+STORAGES = {
+    f"{name}Storage": _TypedStorageType(
+        f"{name}Storage", (), {"dtype": dtype, "place": "cpu", "__module__": "torch"}
+    )
+    for name, dtype in {
+        **_DTYPES, "ComplexFloat": gt.complex64, "ComplexDouble": gt.complex128
+    }.items()
+}  # fmt: skip
+STORAGES["Storage"] = STORAGES["FloatStorage"]
 
 
 class DefaultGenerators:

@@ -23,6 +23,7 @@ from gputensor.distributions import multivariate
 from gputensor.kernels import cublas
 from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
+from gputensor.tensor.typed_storage import TypedStorage
 
 from .places import Absent
 from .overrides import OF_OVERRIDES, disabled, has_torch_function, modes, names
@@ -301,7 +302,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "set_default_tensor_type": legacy_types.set_default_tensor_type,
         "SymInt": int, "SymFloat": float, "SymBool": bool,
         "GradScaler": gt.amp.GradScaler, "Stream": legacy_types.Stream, "Event": legacy_types.Event,
-        "UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+        "UntypedStorage": legacy_types.UntypedStorage, **legacy_types.STORAGES,
+        "TypedStorage": TypedStorage,
         "legacy_contiguous_format": gt.contiguous_format,
         "AcceleratorError": errors.DeviceError, "OutOfMemoryError": errors.OutOfMemoryError,
         "default_generator": default_generator(gt.device("cpu")),
@@ -371,7 +373,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
     "torch.utils.cpp_extension": {"CUDA_HOME": None},
-    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage,
+                      "TypedStorage": TypedStorage,
                       "_load_from_bytes": small.load_from_bytes},
     "torch.types": {**small.OF_TYPES, "Number": int | float | bool, "Device": Any, "_dtype": Any,
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},

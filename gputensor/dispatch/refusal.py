@@ -76,7 +76,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     if isinstance(error, errors.DispatchError) and "input" in given:
         if not any(hasattr(x, "_keys") for x in given.values()):
             raise errors.not_a_tensor(op, "input", "a Tensor", given["input"]) from None
-    if plain := _plain_numbers(op, given):
+    if plain := _untyped_storages(op, given) or _plain_numbers(op, given):
         return _again(function, {**given, **plain})
     try:
         _explain(error, op, given, function)
@@ -112,6 +112,22 @@ def _is_single(x: Any) -> bool:
 
 def _overloads(op: str) -> list[Operator]:
     return [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
+
+
+def _untyped_storages(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dict that maps variables that are a TypedStorage to the storages of its bytes.
+
+    Raises: ArgumentError if its dtype differs from the tensor's.
+    """
+    found = {}
+    for name, x in given.items():
+        if hasattr(x, "_untyped"):
+            wanted = given["self"].dtype
+            if x.dtype is not wanted:
+                rule = f"have self's dtype {wanted.short}"
+                raise errors.must(op, name, rule, errors.Got(repr(x)))
+            found[name] = x.untyped()
+    return found
 
 
 def _plain_numbers(op: str, given: Mapping[str, Any]) -> dict[str, Any]:

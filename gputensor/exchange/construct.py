@@ -102,8 +102,8 @@ def asarray(
     """Return `obj` as a tensor, sharing its memory if possible.
 
     Args:
-        obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
-            sequences of numbers.
+        obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a DLPack capsule, a
+            number, or nested sequences of numbers.
         dtype, device: of the result; by default, of `obj`.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
         requires_grad: of the result; by default, of `obj`. False removes the history.
@@ -138,7 +138,7 @@ def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
         return over_copy(np.asarray(obj).copy()), True
     if isinstance(obj, np.ndarray):
         return from_numpy(obj), False
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return dlpack.from_dlpack(obj), False
     if hasattr(obj, "__array_interface__") or hasattr(obj, "__array__"):
         return from_numpy(array_of("asarray", "obj", obj)), False

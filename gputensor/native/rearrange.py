@@ -45,7 +45,8 @@ def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
 def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if self._geometry.dtype.is_float8:
         return float8.moved(roll, key_set, self, shifts, dims)
-    moves, axes = arguments.ints("roll", "shifts", shifts), arguments.ints("roll", "dims", dims)
+    moves = arguments.ints("roll", "shifts", shifts)
+    axes = () if dims is None else arguments.ints("roll", "dims", dims)
     if not moves:
         raise errors.must("roll", "shifts", "not be empty", moves)
     if not axes and len(moves) == 1:

@@ -110,6 +110,14 @@ class Storage:
         """True if the bytes are on a CUDA device."""
         return self.device.type == "cuda"
 
+    @property
+    def filename(self) -> str | None:
+        """The absolute path of the file that is mapped into this memory, or None."""
+        data = self.data
+        while data is not None and not isinstance(data, np.memmap):
+            data = getattr(data, "base", None)
+        return None if data is None else str(data.filename)
+
     def get_device(self) -> int | None:
         """Return the index of the device, or None on the CPU."""
         return self.device.index

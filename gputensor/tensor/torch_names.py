@@ -96,7 +96,7 @@ class TorchNames(TensorBase):
         bytes."""
         from .typed_storage import TypedStorage
 
-        return TypedStorage(self._get_storage(), self._geometry.dtype)
+        return TypedStorage(wrap_storage=self._get_storage(), dtype=self._geometry.dtype)
 
     def const_data_ptr(self) -> int:
         """Return the address of the first element, for reading."""
@@ -155,6 +155,25 @@ class TorchNames(TensorBase):
         of_type = import_module("gputensor.exchange.construct").of_type
         made: Tensor = of_type(args, self._geometry.dtype, place)
         return made
+
+    @property
+    def real(self) -> Tensor:
+        """The real parts, or this tensor if its dtype is real. An assignment writes the real
+        parts."""
+        return calls.real(cast("Tensor", self))
+
+    @real.setter
+    def real(self, parts: Tensor) -> None:
+        self.real.copy_(parts)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts of a complex tensor. An assignment writes them."""
+        return calls.imag(cast("Tensor", self))
+
+    @imag.setter
+    def imag(self, parts: Tensor) -> None:
+        self.imag.copy_(parts)
 
     # --- elements by Python's functions -----------------------------------------------------------
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype as _dtype
 from ..core.geometry import contiguous_geometry
+from ..dispatch.defaults import get_default_dtype
 from .pickling import over
 from .storage import Storage
 
@@ -16,9 +18,19 @@ class TypedStorage:
 
     __slots__ = ("_untyped", "dtype")
 
-    def __init__(self, untyped: Storage, dtype: _dtype) -> None:
-        self._untyped = untyped
-        self.dtype: _dtype = dtype
+    def __init__(
+        self, *args: Any, wrap_storage: Storage | None = None, dtype: _dtype | None = None,
+        device: Any = None, _internal: bool = False,
+    ) -> None:  # fmt: skip
+        """Make a storage of a number of uninitialised elements, or of the elements of a sequence.
+
+        wrap_storage: the storage that has the bytes. _internal: ignored, as in PyTorch's programs.
+        """
+        self.dtype: _dtype = get_default_dtype() if dtype is None else dtype
+        if wrap_storage is None:
+            of_type = import_module("gputensor.exchange.construct").of_type
+            wrap_storage = of_type(args, self.dtype, device)._get_storage()
+        self._untyped = wrap_storage
 
     def untyped(self) -> Storage:
         """Return the storage of the bytes."""

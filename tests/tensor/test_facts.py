@@ -126,3 +126,25 @@ def test_T_reverses_all_dimensions() -> None:
         assert x.T.equal(x.permute(2, 1, 0))
     for y in (x[0], x[0, 0], x[0, 0, 0]):
         assert y.T.shape == y.shape[::-1]
+
+
+def test_parts_of_complex_numbers_are_assigned() -> None:
+    x = gt.tensor([1 + 2j, 3 - 4j])
+    x.real, x[:1].imag = gt.tensor([5.0, 6.0]), gt.tensor([7])
+    assert x.tolist() == [5 + 7j, 6 - 4j]
+    y = gt.ones(2)
+    y.real = gt.tensor(3.0)
+    assert y.tolist() == [3, 3]
+    with pytest.raises(TypeError, match="copy_: 'src' must be a Tensor"):
+        x.real = 1  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="imag: 'self' must be complex"):
+        y.imag = gt.ones(2)
+
+
+def test_roll_takes_none_for_all_dims() -> None:
+    assert gt.tensor([[1, 2], [3, 4]]).roll(1, dims=None).tolist() == [[4, 1], [2, 3]]
+
+
+def test_asarray_takes_capsules() -> None:
+    x = gt.ones(2)
+    assert gt.asarray(x.__dlpack__()).data_ptr() == x.data_ptr()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.tensor.typed_storage import TypedStorage
 
 
 def _filled(s: Any, t: Any) -> Any:
@@ -132,3 +135,30 @@ def test_programs_make_storages() -> None:
     assert len(UntypedStorage(4)) == 4 and UntypedStorage([1, 2, 3]).tolist() == [1, 2, 3]
     assert UntypedStorage().nbytes() == 0 and UntypedStorage(8, device="meta").nbytes() == 8
     assert isinstance(UntypedStorage(2), UntypedStorage)
+
+
+# --- typed storages -------------------------------------------------------------------------------
+
+
+def test_a_typed_storage_is_made_of_a_length_or_elements() -> None:
+    assert TypedStorage([1, 2], dtype=gt.int16).tolist() == [1, 2]
+    assert TypedStorage([1.5]).dtype is gt.float32 and len(TypedStorage(3)) == 3
+    assert len(TypedStorage()) == 0 and TypedStorage(2, device="meta").device.type == "meta"
+    bytes_ = gt.tensor([1, 2]).untyped_storage()
+    assert TypedStorage(wrap_storage=bytes_, dtype=gt.int64).tolist() == [1, 2]
+
+
+def test_set_takes_typed_storages_of_the_dtype() -> None:
+    source = gt.arange(10.0).storage()
+    x = gt.empty(0).set_(source, storage_offset=1, size=(4,), stride=(2,))
+    assert x.tolist() == [1, 3, 5, 7] and gt.empty(0).set_(source).numel() == 10
+    with pytest.raises(errors.ArgumentError, match="set_: 'source' must have self's dtype f64"):
+        gt.empty(0, dtype=gt.float64).set_(source)
+
+
+def test_the_file_of_mapped_memory(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(4,))
+    x = gt.from_numpy(mapped[1:])
+    assert x.untyped_storage().filename == str(tmp_path / "x")
+    assert gt.ones(2).untyped_storage().filename is None
+    assert gt.ones(2, device="meta").untyped_storage().filename is None

@@ -143,15 +143,6 @@ def real(input):
         return op_real.table[key_set](key_set, input)
     except Exception as error: return _refuse(error, "real", real, locals())
 
-@property
-def Tensor_real(self):
-    """The real parts; self if it is real. See gt.real."""
-    try:
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_real.table[key_set](key_set, self)
-    except Exception as error: return _refuse(error, "real", Tensor_real, locals())
-
 def call_real(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -169,15 +160,6 @@ def imag(input):
         key_set = (input._keys | include) & keep
         return op_imag.table[key_set](key_set, input)
     except Exception as error: return _refuse(error, "imag", imag, locals())
-
-@property
-def Tensor_imag(self):
-    """The imaginary parts of a complex tensor. See gt.imag."""
-    try:
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
-        return op_imag.table[key_set](key_set, self)
-    except Exception as error: return _refuse(error, "imag", Tensor_imag, locals())
 
 def call_imag(self):
     include, keep = _state.get()

@@ -102,13 +102,13 @@ unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_
 log_normal_ multinomial normal_ random_ uniform_ histogram: bincount histc histogram activation:
 celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf logdet orgqr ormqr qr slogdet
 solve: cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone contiguous
-copy_ resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real moments: corrcoef cov
-nanmean std var linalg: cross matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum
-cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace
-special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit
-logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill:
-fill_ fill_diagonal_ zero_ rearrange: flip fliplr flipud roll rot90 bits: frexp hash_tensor gather:
-gather index index_select take take_along_dim scatter: index_add index_add_ index_copy index_copy_
+copy_ resolve_conj resolve_neg complex_view: conj is_conj is_neg moments: corrcoef cov nanmean std
+var linalg: cross matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum cumsum_
+logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special:
+digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_
+mvlgamma mvlgamma_ polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill: fill_
+fill_diagonal_ zero_ rearrange: flip fliplr flipud roll rot90 bits: frexp hash_tensor gather: gather
+index index_select take take_along_dim scatter: index_add index_add_ index_copy index_copy_
 index_fill index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_
 scatter_add scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft
 conversion: item to type_as order: kthvalue median mode nanmedian nanquantile quantile softmax:
@@ -693,4 +693,4 @@ to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_c
 tobytes tofile values xpu
 """
 NAMESPACES = {"_c10d_functional": "collective"}
-PROPERTIES = frozenset("imag mH mT real".split())
+PROPERTIES = frozenset("mH mT".split())

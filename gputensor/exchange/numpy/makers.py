@@ -70,7 +70,7 @@ def made_like(name: str, given: dict[str, Any]) -> Tensor:
     sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (int(sizes),)
     make = getattr(gt, name.removesuffix("_like"))
     if order == "F":
-        made = make(sizes[::-1], *fill, **named).permute(*range(len(sizes))[::-1])
+        made = make(sizes[::-1], *fill, **named).permute(tuple(range(len(sizes)))[::-1])
     else:
         made = make(sizes, *fill, **named)
     return made
