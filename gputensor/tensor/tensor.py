@@ -145,8 +145,8 @@ class Tensor(
 
     @staticmethod
     def _make_wrapper_subclass(
-        cls: type, size: Any, strides: Any = None, storage_offset: int = 0, *, dtype: Any = None,
-        device: Any = None,
+        cls: type, size: Any, strides: Any = None, storage_offset: int | None = None, *,
+        dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     ) -> Any:  # fmt: skip
         """Make a tensor of a subclass without memory, for handlers that store their data
         elsewhere."""
@@ -158,9 +158,10 @@ class Tensor(
         kind = _of_tensors(cls)
         strides = formats.contiguous_strides(sizes) if strides is None else tuple(strides)
         shape = geometry(sizes, strides, element)
-        nbytes = (storage_offset + shape.extent) * element.itemsize
-        storage = Storage.over(None, nbytes, place)
-        return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
+        offset = storage_offset or 0
+        storage = Storage.over(None, (offset + shape.extent) * element.itemsize, place)
+        made = kind._over(storage, offset, shape, TENSOR_KEYS[place.type])
+        return made.requires_grad_() if requires_grad else made
 
     def as_subclass(self, cls: type) -> Any:
         """Return a view of this tensor, with the tensor's history, as a tensor of a subclass."""

@@ -81,6 +81,36 @@ def test_a_subclass_calls_the_constructor_of_tensor() -> None:
     run(CONSTRUCTED)
 
 
+DISPATCHED = """
+called = []
+
+class Logging(torch.Tensor):
+    @staticmethod
+    def __new__(cls, elem, *, requires_grad=False):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, elem.size(), strides=elem.stride(), storage_offset=elem.storage_offset(),
+            dtype=elem.dtype, layout=elem.layout, device=elem.device, requires_grad=requires_grad)
+        made.elem = elem
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        called.append(str(func))
+        plain = [x.elem if isinstance(x, Logging) else x for x in args]
+        made = func(*plain, **(kwargs or {}))
+        return Logging(made) if isinstance(made, torch.Tensor) else made
+
+x = Logging(torch.ones(2, 2), requires_grad=True)
+(x * 2).sum().backward()
+assert type(x.grad) is Logging and x.grad.elem.tolist() == [[2, 2], [2, 2]]
+assert called[:2] == ["aten.mul.Tensor", "aten.sum.default"], called
+"""
+
+
+def test_handlers_of_operators_have_the_name_of_pytorch() -> None:
+    run(DISPATCHED)
+
+
 @pytest.mark.full
 def test_a_node_of_a_function_has_a_class_of_its_name() -> None:
     run(NODES)

@@ -79,6 +79,10 @@ def _members() -> dict[str, Any]:
     return found
 
 
+def _dispatched(cls: Any, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    return cls.__torch_dispatch__(op, types, args, kwargs or {})
+
+
 class Overridable:
     """The first base class of a program's subclass of Tensor. Its methods call handlers."""
 
@@ -86,4 +90,11 @@ class Overridable:
     __hash__ = object.__hash__
     vars().update(_members())
     __torch_function__: Any = classmethod(default)
+    __gputensor_dispatch__: Any
     is_overriding = staticmethod(is_overriding)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "__torch_dispatch__" in vars(cls):
+            # The handler of operators has another name in gputensor.
+            cls.__gputensor_dispatch__ = classmethod(_dispatched)
+        super().__init_subclass__(**kwargs)
