@@ -135,7 +135,9 @@ def _uniform(
         limits = finfo(of.to_real)
         begin, end = _interval(op, of, low, high, (limits.min, limits.max), (-9, 9))
         wide = functions.empty(sizes, dtype=dtypes.float32 if of.is_float8 else of, device=device)
-        (functions.view_as_real(wide) if of.is_complex else wide).uniform_(begin, end)
+        real = functions.view_as_real(wide) if of.is_complex else wide
+        # The length of an interval from near the least to near the greatest number would overflow.
+        real.uniform_(begin / 2, end / 2).mul_(2)
         return wide.to(of)
     return functions.randint(ceil(begin), ceil(end), sizes, dtype=of, device=device)
 

@@ -403,7 +403,7 @@ def jacfwd(
         found = []
         for y in outputs:
             parts = [
-                p.movedim(0, -1).reshape(*y._geometry.sizes[1:], *x._geometry.sizes)
+                p.movedim(0, -1).reshape((*y._geometry.sizes[1:], *x._geometry.sizes))
                 for x, p in zip(leaves, y.split(counts))
             ]
             of_all = pytree.tree_unflatten(parts, tree)

@@ -125,8 +125,9 @@ def jacobian(
     if strict:
         vjp(func, inputs, _ones(func, given), strict=True)
     transform = reverse.jacrev if strategy == "reverse-mode" else forward.jacfwd
-    xs = given if create_graph else tuple([x.detach() for x in given])
-    made = transform(func, tuple(range(len(xs))))(*xs)
+    with enable_grad():
+        xs = _leaves(given, True) if create_graph else tuple([x.detach() for x in given])
+        made = transform(func, tuple(range(len(xs))))(*xs)
     # Return one tuple for each output, which contains one item for each input. For a single output
     # or input there is no tuple.
     rows = made if isinstance(made[0], tuple) else (made,)

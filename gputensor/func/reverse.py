@@ -308,7 +308,7 @@ def jacrev(
         parts = [x.split(counts) for x in leaves]
         found = [
             pytree.tree_unflatten(
-                [p[n].reshape(*y._geometry.sizes, *p[n]._geometry.sizes[1:]) for p in parts], tree
+                [p[n].reshape((*y._geometry.sizes, *p[n]._geometry.sizes[1:])) for p in parts], tree
             )
             for n, y in enumerate(made.outputs)
         ]

@@ -119,8 +119,9 @@ def uniform_(
     check_floating("uniform_", self._geometry.dtype, "self")
     if not from_ <= to:
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
-    if not math.isfinite(to - from_):
-        raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
+    if not (math.isfinite(from_) and to - from_ <= bounds(self._geometry.dtype)[1]):
+        rule = f"exceed from by a number that {self._geometry.dtype.name} has"
+        raise errors.must("uniform_", "to", rule, (from_, to))
     made = _fill("uniform_", "uniform", self, generator, float(from_), float(to))
     args, params = (self, from_, to), (float(from_), float(to))
     _learn(operators.uniform_.table, uniform_, args, "uniform", *params)

@@ -356,3 +356,21 @@ def test_what_is_written_to_behind_its_use_is_kept() -> None:
     batch = gt.stack([v, 2 * v])
     assert close(gt.vmap(func.grad(function))(batch), 3 * batch**2)
     assert close(func.jvp(func.grad(function), (v,), (v,))[1], 6 * v * v)
+
+
+@pytest.mark.parametrize("transform", [func.jacrev, func.jacfwd, func.hessian])
+def test_jacobians_of_a_number_by_a_number(transform: Any) -> None:
+    made = transform(lambda x: x**3)(gt.tensor(2.0))
+    assert made.shape == () and made.item() == 12
+
+
+def test_functional_keeps_histories_in_no_grad() -> None:
+    with gt.no_grad():
+        made = functional.hessian(cube, v, create_graph=True)
+        assert made.requires_grad and not functional.hessian(cube, v).requires_grad
+
+
+def test_sinc_near_zero() -> None:
+    tiny = gt.finfo(gt.float64).tiny
+    x = gt.tensor([0.0, tiny, -tiny, 1.0], dtype=gt.float64, requires_grad=True)
+    assert gt.autograd.grad(gt.sinc(x).sum(), x)[0].tolist() == [0, 0, 0, -1]

@@ -85,3 +85,10 @@ def test_unrelated_types_and_half_tolerances():
         assert_close("a", "a")
     with pytest.raises(ValueError, match="no rtol"):
         assert_close(1, 1, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [gt.float16, gt.float32, gt.float64, gt.complex64])
+def test_make_tensor_draws_from_the_whole_range(dtype: gt.dtype) -> None:
+    limits = gt.finfo(dtype.to_real if dtype.is_complex else dtype)
+    x = gt.testing.make_tensor(100, dtype=dtype, low=limits.min, high=limits.max)
+    assert gt.isfinite(x).all() and (x.abs() > limits.max / 100).any()

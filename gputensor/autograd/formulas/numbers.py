@@ -119,8 +119,9 @@ def logit_backward(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
 
 def sinc_backward(grad: Tensor, self: Tensor) -> Tensor:
     angle = self * math.pi
-    slope = (angle * angle.cos() - angle.sin()) / (angle * self)
-    return grad * conj(functions.where(self == 0, 0, slope))
+    square = angle * self
+    slope = (angle * angle.cos() - angle.sin()) / square
+    return grad * conj(functions.where(square == 0, 0, slope))
 
 
 def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: str | None) -> Tensor:

@@ -147,8 +147,9 @@ def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
 # --- cpu kernels ----------------------------------------------------------------------------------
 
 
-class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
-    """Error for a division of an integer by zero, on a device that detects it."""
+class DivisionByZeroError(GpuTensorError, ZeroDivisionError, RuntimeError):
+    """Error for a division of an integer by zero, on a device that detects it. It is also a
+    RuntimeError, as in PyTorch."""
 
 
 def division_by_zero(op: str) -> DivisionByZeroError:
