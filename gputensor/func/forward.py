@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._generated import functions
-from ..autograd.modes import enable_grad
+from ..autograd.modes import enable_grad, is_grad_enabled
 from ..core import errors
 from ..core.dtype import FLOATING
 from ..structured.facts import broadcast_shapes
@@ -317,7 +317,7 @@ def _is_real(values: Sequence[Any]) -> bool:
 
 def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
     """True if code outside of this call also differentiates the result in reverse mode."""
-    return is_tracked_outside(around, ys, xs) or is_recorded(around, ts)
+    return is_grad_enabled() and (is_tracked_outside(around, ys, xs) or is_recorded(around, ts))
 
 
 # --- public functions ---------------------------------------------------------------------------
@@ -351,7 +351,9 @@ def jvp(
             raise errors.wrong_shape("jvp", "tangents", rule, t)
     level = DualLevel()
     with level:
-        aliases = [dual(level, x.view_as(x), t) for x, t in zip(given, ts)]
+        # A view that is made in no_grad would require grad without an edge to its base.
+        plain = [x.view_as(x) if is_grad_enabled() else x.detach() for x in given]
+        aliases = [dual(level, x, t) for x, t in zip(plain, ts)]
         result = func(*pytree.tree_unflatten(aliases, tree))
     aux = None
     if has_aux:
@@ -366,6 +368,9 @@ def jvp(
         if strict and parts[-1][1] is None:
             rule = "return results that depend on the primals, with strict=True"
             raise errors.wrong_value("jvp", "func", rule, y)
+    # Within no_grad, outer transforms treat the results as constants, as in PyTorch.
+    if not is_grad_enabled():
+        parts = [(p.detach(), None if t is None else t.detach()) for p, t in parts]
     ys = pytree.tree_unflatten([p for p, _ in parts], form)
     zeros = functions.zeros_like
     dys = pytree.tree_unflatten([zeros(p) if t is None else t for p, t in parts], form)

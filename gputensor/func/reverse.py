@@ -19,7 +19,7 @@ from typing import Any
 from .._generated import functions
 from ..autograd import engine
 from ..autograd.history import gradient_edge, requires_grad
-from ..autograd.modes import enable_grad
+from ..autograd.modes import enable_grad, is_grad_enabled
 from ..autograd.node import AccumulateGrad
 from ..core import errors
 from ..tensor.tensor import Tensor
@@ -40,9 +40,9 @@ def alias(around: Levels, x: Tensor) -> Tensor:
     """Return an alias of the tensor at the levels `around`. Derivatives are computed with respect
     to this alias."""
     if not around:
-        if requires_grad(x):
-            return x.view_as(x)
-        return x.detach().requires_grad_()
+        # A view that was made in no_grad requires grad but has no edge. Its alias must be a leaf.
+        has_edge = requires_grad(x) and gradient_edge(x) is not None
+        return x.view_as(x) if has_edge else x.detach().requires_grad_()
     below = around[:-1]
     level: Any = around[-1]
     if level.is_vmap:
@@ -148,11 +148,14 @@ class Pulled:
     aliases: list[Any]
     outputs: list[Any]
     aux: Any
+    is_recorded: bool
     is_tracked: bool
 
     def __init__(self, op: str, func: Function, args: Sequence[Any], has_aux: bool) -> None:
         custom_function.install()
         self.around: Levels = levels()
+        # Within no_grad, outer transforms treat the results as constants, as in PyTorch.
+        self.is_recorded = is_grad_enabled()
         leaves, self.tree = pytree.tree_flatten(tuple(args))
         for x in leaves:
             if not isinstance(x, Tensor):
@@ -174,21 +177,21 @@ class Pulled:
 
     def output(self) -> Any:
         """Return the function's results in the structure in which the function returned them."""
-        made = [settled(y, self.is_tracked) for y in self.outputs]
+        made = [settled(y, self.is_recorded and self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 
     def further(self) -> Any:
         """Return the auxiliary results of `has_aux`."""
         leaves, form = pytree.tree_flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
-        tracked = is_tracked_outside(self.around, tensors, self.aliases)
+        tracked = self.is_recorded and is_tracked_outside(self.around, tensors, self.aliases)
         return pytree.tree_unflatten([settled(x, tracked) for x in leaves], form)
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
         """Return the gradients of all arguments, nested as the arguments are. A missing gradient is
         replaced by zeros."""
         if create is None:
-            create = self.is_tracked or is_recorded(levels(), vs)
+            create = is_grad_enabled() and (self.is_tracked or is_recorded(levels(), vs))
         found = pull(self.around, self.outputs, self.aliases, vs, create)
         made = [
             functions.zeros_like(x.detach()) if g is None else g

@@ -374,3 +374,47 @@ def test_sinc_near_zero() -> None:
     tiny = gt.finfo(gt.float64).tiny
     x = gt.tensor([0.0, tiny, -tiny, 1.0], dtype=gt.float64, requires_grad=True)
     assert gt.autograd.grad(gt.sinc(x).sum(), x)[0].tolist() == [0, 0, 0, -1]
+
+
+def test_results_within_no_grad_are_constants_of_outer_transforms() -> None:
+    def shifted(x: Any) -> Any:
+        with gt.no_grad():
+            shift = func.grad(cube)(x)
+            value = func.grad_and_value(cube)(x)[1]
+            pulled, pull = func.vjp(cube, x)
+            rows = (
+                func.jacrev(cube)(x) + func.hessian(cube)(x).sum(0) + pull(gt.ones_like(value))[0]
+            )
+        return (x * (shift + rows)).sum() + value + pulled
+
+    assert close(func.grad(shifted)(v), 9 * v * v + 6 * v)
+    x = v.clone().requires_grad_()
+    with gt.no_grad():
+        inside = func.grad(cube)(x)
+        y, pull = func.vjp(cube, x)
+    assert not inside.requires_grad and not y.requires_grad and close(inside, 3 * v * v)
+    (outside,) = pull(gt.ones_like(y))
+    assert outside.requires_grad and close(outside, 3 * v * v)
+
+
+@pytest.mark.parametrize("transform", [
+    func.hessian, lambda f: func.jacfwd(func.grad(f)), lambda f: func.jacfwd(func.jacfwd(f)),
+    lambda f: func.jacrev(func.grad(f)), lambda f: func.jacrev(func.jacfwd(f)),
+])  # fmt: skip
+def test_second_derivatives_in_no_grad(transform: Any) -> None:
+    x = v.clone().requires_grad_()
+    with gt.no_grad():
+        made = transform(cube)(x)
+    assert not made.requires_grad and close(made, (6 * v).diag())
+
+
+def test_no_grad_in_a_function_stops_reverse_derivatives_only() -> None:
+    def function(x: Any) -> Any:
+        with gt.no_grad():
+            constant = x**2
+        return (x**2 * constant).sum()
+
+    assert close(func.grad(function)(v), 2 * v**3)
+    # Tangents pass through no_grad, as in PyTorch.
+    assert close(func.hessian(function)(v), (6 * v * v).diag())
+    assert close(func.jvp(function, (v,), (v,))[1], (4 * v**4).sum())
