@@ -88,6 +88,9 @@ class Context:
             FREED.unpack(self._node)
         return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
 
+    # PyTorch's old name.
+    saved_variables = saved_tensors
+
 
 class _FunctionNode(Node):
     """The node of a custom Function. Each Function has its own subclass of _FunctionNode, named

@@ -7,6 +7,7 @@ See Note [Views] in history.py.
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 from .._generated import calls
 from ..core import errors
@@ -114,7 +115,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     # Derive the view's history now instead of on demand. Earlier code may already have derived a
     # history for this version from the base's former history.
     meta_of(self).version = -1
-    history(self)
+    if (of_view := history(self)) is not None:
+        node.edge_of_view = ref(of_view[0]), of_view[1]
     return self
 
 

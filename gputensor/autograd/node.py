@@ -56,6 +56,8 @@ class Node:
     _metadata: dict[Any, Any] | None = None
     # The original node, if this node is a copy with fewer edges.
     whole: Node | None = None
+    # For a write to a view: the edge that the view got, whose node is held weakly.
+    edge_of_view: tuple[ref[Node], int] | None = None
     # The names of the slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from the next five attributes. inputs: the
@@ -102,6 +104,13 @@ class Node:
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)
+
+    def edge_of_result(self, number: int) -> Edge:
+        """Return the edge that a saved result gets when it is unpacked."""
+        node = self.whole or self
+        if node.edge_of_view is not None and (of_view := node.edge_of_view[0]()) is not None:
+            return of_view, node.edge_of_view[1]
+        return node, number
 
     def zeros_for(self, grads: tuple[Any, ...]) -> list[Any]:
         """Return the gradients with zeros in place of None."""

@@ -53,7 +53,7 @@ class SavedResult(SavedTensor):
         if version_of(x) != self.version:
             made = f"output {self.number} of {node.name()}"
             raise errors.saved_tensor_modified(x, made, version_of(x), self.version)
-        return seen_from(x, (node.whole or node, self.number), node)
+        return seen_from(x, node.edge_of_result(self.number), node)
 
 
 class SavedNumber:
@@ -240,7 +240,7 @@ class PackedTensor:
             tls.state.set(before)
         if not isinstance(x, Tensor):
             raise errors.wrong_type("unpack_hook", "result", "be a Tensor", x)
-        edge = self.edge if self.number is None else (node.whole or node, self.number)
+        edge = self.edge if self.number is None else node.edge_of_result(self.number)
         return seen_from(x, edge, node)
 
 

@@ -84,7 +84,9 @@ def _run(
 
 def _unwrapped(level: VmapLevel, x: Any, dim: int | None) -> Any:
     if not isinstance(x, Tensor):
-        raise errors.wrong_type("vmap", "func", "return Tensors alone", x)
+        if dim is None:
+            return x
+        raise errors.wrong_type("vmap", "func", "return Tensors where out_dims is not None", x)
     if dim is not None:
         return physical(level, x).movedim(0, dim)
     if level.owns(x):

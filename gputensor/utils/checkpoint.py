@@ -8,7 +8,7 @@ torch/utils/checkpoint.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_enabled
@@ -16,6 +16,7 @@ from ..amp.casting import DEVICES
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..core import errors, lazy
+from ..core.arguments import flag
 from ..structured.generator import all_marks, return_all_to
 from ..tensor.tensor import Tensor
 
@@ -26,18 +27,24 @@ class CheckpointError(errors.AutogradError):
     """Error if the second run of a checkpointed function saves other tensors than the first run."""
 
 
+class _Stop(BaseException):
+    """Raised in the second run after the last tensor is saved."""
+
+
 class _Frame:
     """One checkpointed call of a function.
 
-    saved: shape, dtype and device of each tensor that the first run saved. found: the tensors of
-    the second run that backward has not yet used.
+    stops: end the second run when it has saved all tensors. block: the context manager of the
+    second run, or None. saved: shape, dtype and device of each tensor that the first run saved.
+    found: the tensors of the second run that backward has not yet used.
     """
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
-        preserve_rng_state: bool, checks: bool,
+        preserve_rng_state: bool, checks: bool, stops: bool, block: Any,
     ) -> None:  # fmt: skip
         self.function, self.args, self.kwargs, self.checks = function, args, kwargs, checks
+        self.stops, self.block = stops, block
         self.saved: list[tuple[Any, ...]] = []
         self.found: dict[int, Tensor] = {}
         self.random = all_marks() if preserve_rng_state else None
@@ -62,6 +69,8 @@ class _Frame:
 
         def keep(x: Tensor) -> Tensor:
             found.append(x.detach())
+            if self.stops and len(found) == len(self.saved):
+                raise _Stop
             return x
 
         with ExitStack() as blocks:
@@ -72,7 +81,10 @@ class _Frame:
             blocks.enter_context(saved_tensors_hooks(keep, lambda x: x))
             for device_type, dtype, enabled in self.casts:
                 blocks.enter_context(autocast(device_type, dtype, enabled))
-            self.function(*self.args, **self.kwargs)
+            if self.block is not None:
+                blocks.enter_context(self.block)
+            with suppress(_Stop):
+                self.function(*self.args, **self.kwargs)
         self._check(found)
         self.found = dict(enumerate(found))
 
@@ -109,24 +121,23 @@ def checkpoint(
         determinism_check: "default" compares shape, dtype and device of the tensors saved by both
             runs; "none" compares only their number.
         preserve_rng_state: make both runs draw the same random numbers, on every device.
-        use_reentrant, debug, early_stop: accepted without effect; the second run is always
-        complete.
-        context_fn: not supported.
+        early_stop: end the second run when it has saved as many tensors as the first run.
+        context_fn: returns two context managers, for the first and for the second run.
+        use_reentrant, debug: accepted without effect.
 
     Raises: CheckpointError, in backward, if the second run saves other tensors.
     """
     if not callable(function):
         raise errors.wrong_type("checkpoint", "function", "be callable", function)
-    if context_fn is not None:
-        rule = "be left out: context managers are not supported"
-        raise errors.wrong_value("checkpoint", "context_fn", rule, context_fn)
     if determinism_check not in ("default", "none"):
         rule = "be 'default' or 'none'"
         raise errors.wrong_value("checkpoint", "determinism_check", rule, determinism_check)
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    frame = _Frame(function, args, kwargs, preserve_rng_state, determinism_check == "default")
-    with saved_tensors_hooks(frame.pack, frame.unpack):
+    first, second = (nullcontext(), None) if context_fn is None else context_fn()
+    is_strict, stops = determinism_check == "default", flag("checkpoint", "early_stop", early_stop)
+    frame = _Frame(function, args, kwargs, preserve_rng_state, is_strict, stops, second)
+    with first, saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
 

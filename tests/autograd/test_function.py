@@ -361,3 +361,20 @@ def test_a_saved_result_has_its_history_in_backward(create_graph: bool) -> None:
     x = gt.ones(2, requires_grad=True)
     _Kept.apply(x).sum().backward(create_graph=create_graph)
     assert _Kept.seen == [(True, "_KeptBackward")]
+
+
+def test_saved_variables_is_the_old_name_of_saved_tensors() -> None:
+    class Square(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            (x,) = ctx.saved_variables
+            return 2 * x * grad
+
+    x = gt.tensor(3.0, requires_grad=True)
+    Square.apply(x).backward()
+    assert x.grad.item() == 6

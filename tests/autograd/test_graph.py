@@ -9,6 +9,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.autograd import graph, saved
+from gputensor.core import errors
 
 
 @pytest.fixture(autouse=True)
@@ -230,3 +231,13 @@ def test_zeros_for_unused_inputs_have_no_batch() -> None:
     options: dict[str, Any] = {"is_grads_batched": True, "materialize_grads": True}
     found = gt.autograd.grad(x * 2, (x, unused), gt.eye(3), **options)
     assert [tuple(g.shape) for g in found if g is not None] == [(3, 3), (2, 5)]
+
+
+def test_an_edge_of_one_number_needs_no_incoming_gradient() -> None:
+    x = gt.ones(3, requires_grad=True)
+    edge = gt.autograd.graph.get_gradient_edge((x * 2).sum())
+    assert gt.autograd.grad(edge, x)[0].tolist() == [2, 2, 2]
+    with pytest.raises(errors.ArgumentError, match="must be given for an edge of several"):
+        gt.autograd.grad(gt.autograd.graph.get_gradient_edge(x * 2), x)
+    with pytest.raises(errors.ArgumentError, match="grad: 'inputs' must not be empty"):
+        gt.autograd.grad(x.sum(), [])

@@ -230,3 +230,11 @@ def test_a_kernel_of_the_users_over_ours_counts_a_write_once() -> None:
         x = gt.ones(2)
         x.abs_()
         assert x._version == 1 and x.unsqueeze(0)._base is x
+
+
+def test_second_derivatives_through_a_write_to_a_view_that_saves_its_result() -> None:
+    x = gt.tensor([[1.0, 2.0]], requires_grad=True)
+    made = (x * 1).view(2).relu_().pow(3).sum()
+    (first,) = gt.autograd.grad(made, x, create_graph=True)
+    (second,) = gt.autograd.grad(first.sum(), x)
+    assert first.tolist() == [[3, 12]] and second.tolist() == [[6, 12]]

@@ -8,6 +8,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor import func
 from gputensor.func import vmap_level
 
 x = gt.arange(12, dtype=gt.float32).reshape(4, 3)
@@ -266,3 +267,22 @@ def test_wrapped_tensors_print_in_pytorchs_form() -> None:
     inner = "    BatchedTensor(lvl=1, bdim=0, value=\n        tensor([[1., 1.]])\n    )"
     assert shown[0] == f"BatchedTensor(lvl=2, bdim=0, value=\n{inner}\n)"
     assert shown[1] == "tensor([1.], tangent=tensor([0.]))"
+
+
+def test_results_without_a_dimension_may_be_any_object() -> None:
+    made, name = func.vmap(lambda x: (x, "name"), out_dims=(0, None))(gt.ones(2))
+    assert made.tolist() == [1, 1] and name == "name"
+    with pytest.raises(TypeError, match="return Tensors where out_dims is not None"):
+        func.vmap(lambda x: "name")(gt.ones(2))
+
+
+@pytest.mark.parametrize("draw", [
+    lambda x: x.bernoulli_(0.5), lambda x: x.uniform_(), gt.nn.functional.dropout,
+    lambda x: gt.nn.functional.alpha_dropout(x, training=True),
+    lambda x: gt.nn.functional.dropout2d(x.view(1, 8, 1, 1)),
+])  # fmt: skip
+def test_entries_of_a_batch_draw_the_same_numbers(draw: Any) -> None:
+    x = gt.ones(3, 8)
+    made = func.vmap(lambda y: draw(y.clone()), randomness="same")(x)
+    assert gt.equal(made[0], made[1]) and gt.equal(made[0], made[2])
+    assert made[0].unique().numel() > 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
@@ -68,10 +70,43 @@ def test_another_run_must_be_the_same() -> None:
     out = checkpoint(changes, gt.rand(2, requires_grad=True))
     with pytest.raises(errors.AutogradError, match="as many tensors"):
         out.sum().backward()
-    for bad in (lambda: checkpoint(3), lambda: checkpoint(len, context_fn=len),
+    for bad in (lambda: checkpoint(3), lambda: checkpoint(len, determinism_check="all"),
                 lambda: checkpoint_sequential([len], 2, [])):  # fmt: skip
         with pytest.raises(errors.GpuTensorError):
             bad()
+
+
+def test_the_second_run_ends_after_the_last_saved_tensor() -> None:
+    steps: list[str] = []
+
+    def function(x: Any) -> Any:
+        y = x.exp()
+        steps.append("exp")
+        y = y.sin() + 1
+        steps.append("end")
+        return y
+
+    for early_stop, expected in ((True, ["exp"]), (False, ["exp", "end"])):
+        x = gt.ones(2, requires_grad=True)
+        out = checkpoint(function, x, early_stop=early_stop)
+        steps.clear()
+        out.sum().backward()
+        assert steps == expected and gt.allclose(x.grad, (x.exp().cos() * x.exp()).detach())
+
+
+def test_each_run_has_a_context() -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def block(name: str) -> Iterator[None]:
+        entered.append(name)
+        yield
+
+    x = gt.ones(2, requires_grad=True)
+    out = checkpoint(gt.exp, x, context_fn=lambda: (block("first"), block("second")))
+    assert entered == ["first"]
+    out.sum().backward()
+    assert entered == ["first", "second"]
 
 
 @pytest.mark.parametrize("device", DEVICES)

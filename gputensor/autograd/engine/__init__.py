@@ -89,6 +89,8 @@ def grad(
         made = _batched(outputs, inputs, grad_outputs, options)
         return _filled(made, inputs) if materialize_grads else made
     results, wanted = _tuple(outputs), _tuple(inputs)
+    if not wanted:
+        raise errors.must("grad", "inputs", "not be empty", inputs)
     grads = _root_grads(results, grad_outputs)
     edges = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
@@ -160,8 +162,11 @@ def _root_grads(outputs: Sequence[Any], given: Any) -> Grads:
                 rule = "be complex as the output is"
                 raise errors.must("backward", f"grad_tensors[{number}]", rule, g)
         elif isinstance(output, GradientEdge):
-            rule = "be given for an edge"
-            raise errors.must("backward", f"grad_tensors[{number}]", rule, None)
+            shape = _shape(output)
+            if shape.numel != 1 or shape.dtype.category == COMPLEX:
+                rule = "be given for an edge of several or complex numbers"
+                raise errors.must("backward", f"grad_tensors[{number}]", rule, None)
+            grads[number] = zeros_of(*output.node.outputs[output.output_nr]).fill_(1)
         elif requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)

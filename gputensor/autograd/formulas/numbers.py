@@ -64,6 +64,8 @@ def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Ten
     not negative. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
+    # The logarithm of a negative base is complex.
+    self = self.to(result._geometry.dtype)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
     is_flat = (self == 0) & (real >= 0)
     return functions.where(is_flat, 0, grad * conj(result * functions.log(self)))

@@ -25,6 +25,9 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         if level.randomness == "different":
             call(entry.operator, *[held(level, x) for x in args])
             return args[0]
+        if not any([level.owns(x) for x in args[1:]]):
+            one = functions.empty_like(args[0].value.select(0, 0))
+            return args[0].copy_(call(entry.operator, one, *args[1:]))
     if level.randomness == "same":
         if not name.endswith("_like"):
             rule = "not draw the same numbers for operands that differ: use randomness='different'"
