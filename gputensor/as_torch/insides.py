@@ -153,6 +153,34 @@ class TorchDispatchMode(gt.DispatchMode):
         return self.__torch_dispatch__(op, types, args, kwargs)  # type: ignore[attr-defined]
 
 
+# --- flags and base classes -----------------------------------------------------------------------
+
+# What a program asked for: whether it asked for deterministic algorithms, and for warnings only.
+# All operators are deterministic, so this has no other effect.
+deterministic = [False, False]
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Store the flags, which `are_deterministic_algorithms_enabled` returns."""
+    deterministic[:] = mode, mode and warn_only
+
+
+def get_deterministic_debug_mode() -> int:
+    """Return 0 (off), 1 (warn) or 2 (error)."""
+    return deterministic[0] + (deterministic[0] and not deterministic[1])
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Store the mode: 0 or "default", 1 or "warn", 2 or "error"."""
+    modes = ("default", "warn", "error")
+    mode = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+class InplaceFunction(gt.autograd.Function):
+    """PyTorch's base class of functions that may write to their operands."""
+
+
 # --- torch._scaled_mm -----------------------------------------------------------------------------
 
 
@@ -183,6 +211,14 @@ def scaled_mm(
     made = (self.to(gt.float32) @ mat2.to(gt.float32)) * scale_a * scale_b
     made = made if bias is None else made + bias.to(gt.float32)
     return made.to(out_dtype or self.dtype)
+
+
+def int_mm(self: Any, mat2: Any) -> Any:
+    """Return the product of int8 matrices in int32."""
+    for name, x in (("self", self), ("mat2", mat2)):
+        if x.dtype is not gt.int8:
+            raise errors.must("_int_mm", name, "be int8", x)
+    return self.to(gt.int32) @ mat2.to(gt.int32)
 
 
 # --- torch.utils._pytree --------------------------------------------------------------------------
@@ -286,7 +322,7 @@ OF_FUNCTORCH: dict[str, Any] = {
 OF_TORCH: dict[str, Any] = {
     **{f"_foreach_{name}": _foreach(name) for name in _EACH},
     "_foreach_norm": foreach_norm,
-    "_scaled_mm": scaled_mm, "_grouped_mm": gt.nn.functional.grouped_mm,
+    "_scaled_mm": scaled_mm, "_int_mm": int_mm, "_grouped_mm": gt.nn.functional.grouped_mm,
     "_softmax_backward_data": gt.ops.aten._softmax_backward_data,
     "_shape_as_tensor": lambda x: gt.tensor(x.shape), "__file__": gt.__file__,
 }  # fmt: skip

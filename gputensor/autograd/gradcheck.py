@@ -33,6 +33,7 @@ class _Checks(NamedTuple):
     rtol: float
     nondet_tol: float
     check_batched_grad: bool
+    check_batched_forward_grad: bool
     check_forward_ad: bool
     check_backward_ad: bool
 
@@ -45,7 +46,8 @@ def gradcheck(
     func: Function, inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
     raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-    check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
+    check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
+    check_backward_ad: bool = True, fast_mode: bool = False,
 ) -> bool:  # fmt: skip
     """Return True if the derivative of `func` at `inputs` agrees with central differences.
 
@@ -56,6 +58,7 @@ def gradcheck(
         nondet_tol: the largest difference between the gradients of two backward passes.
         check_batched_grad: gradients of a batch (`is_grads_batched`) must equal single gradients.
         check_forward_ad, check_backward_ad: compare forward and reverse mode.
+        check_batched_forward_grad: compare forward mode within vmap, too.
         check_undefined_grad, check_grad_dtypes, fast_mode: have no effect. Each output's gradients
             are computed without those of the other outputs, backward passes cast gradients to the
             dtypes of the inputs, and whole Jacobians are compared.
@@ -65,6 +68,7 @@ def gradcheck(
         *[
             flag("gradcheck", name, value) for name, value in (
                 ("check_batched_grad", check_batched_grad),
+                ("check_batched_forward_grad", check_batched_forward_grad),
                 ("check_forward_ad", check_forward_ad), ("check_backward_ad", check_backward_ad),
             )
         ],
@@ -187,6 +191,8 @@ def _compare(func: Function, given: tuple[Any, ...], varied: list[Tensor], check
             modes["derivative"] = [jacobians[number] for jacobians in analytical]
         if checks.check_forward_ad:
             modes["forward derivative"] = _forward(func, given, x, outputs)
+        if checks.check_batched_forward_grad:
+            modes["batched forward derivative"] = _batched_forward(func, given, x, outputs)
         numerical = _numerical(func, given, x, checks.eps, outputs)
         for mode, jacobians in modes.items():
             for place, (found, jacobian) in enumerate(zip(jacobians, numerical)):
@@ -283,6 +289,22 @@ def _forward(
             return [tangent_of(y) for y in _differentiable(func, moved)]
 
     return _by_columns(outputs, x, column_of)
+
+
+def _batched_forward(
+    func: Function, given: tuple[Any, ...], x: Tensor, outputs: list[Tensor]
+) -> list[Array]:
+    """Return the Jacobians of forward mode with respect to x, computed by one vmap."""
+    transforms = import_module("gputensor.func")
+
+    def outputs_for(moved: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_differentiable(func, tuple([moved if a is x else a for a in given])))
+
+    def column(t: Tensor) -> Any:
+        return transforms.jvp(outputs_for, (x,), (t,))[1]
+
+    made = transforms.vmap(column)(calls.stack([over_array(u).to(x.device) for u in _units(x)]))
+    return [np.array([_reals(one) for one in _numpy(columns)]).T for columns in made]
 
 
 def _numerical(

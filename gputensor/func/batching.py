@@ -9,6 +9,7 @@ from typing import Any
 from .._generated import functions
 from ..core import errors
 from ..dispatch.refusal import declares
+from ..structured.generator import all_marks, return_all_to
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import custom_function
@@ -53,7 +54,10 @@ def vmap(
             made, form, at = _run(func, size, leaves, tree, dims, kwargs, out_dims, randomness)
             return pytree.tree_unflatten(made, form)
         parts = []
+        marks = all_marks() if randomness == "same" else None
         for start in range(0, size, chunk_size):
+            if marks is not None:
+                return_all_to(marks)
             count = min(chunk_size, size - start)
             some = [x if d is None else x.narrow(d, start, count) for x, d in zip(leaves, dims)]
             parts.append(_run(func, count, some, tree, dims, kwargs, out_dims, randomness))

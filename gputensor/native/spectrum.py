@@ -277,9 +277,12 @@ def linalg_cond(key_set: int, self: Tensor, p: Any = None) -> Tensor:
         )
     check_square("cond", "self", self)
     inverse, info = calls.linalg_inv_ex(self, False)
+    is_singular = calls.gt_Tensor(info, 0)
+    # The inverse of a singular matrix has numbers for which the nuclear norm does not converge.
+    inverse = calls.masked_fill_Scalar(inverse, is_singular[..., None, None], 0)
     of_self = linalg_matrix_norm(0, self, p)
     made = calls.mul_Tensor(of_self, linalg_matrix_norm(0, inverse, p))
-    return calls.where_self(calls.gt_Tensor(info, 0), math.inf, made)
+    return calls.where_self(is_singular, math.inf, made)
 
 
 linalg_cond_p_str = linalg_cond

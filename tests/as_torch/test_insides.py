@@ -177,3 +177,21 @@ def test_private_names_are_pytorchs() -> None:
 
     assert [n for n in nn_insides.OF_FUNCTIONAL if not hasattr(functional, n)] == []
     assert [n for n in nn_insides.OF_TRANSFORMER if not hasattr(transformer, n)] == []
+
+
+def test_products_of_int8_are_int32() -> None:
+    a, b = gt.full((3, 4), 100, dtype=gt.int8), gt.full((4, 2), -100, dtype=gt.int8)
+    made = insides.int_mm(a, b)
+    assert made.dtype is gt.int32 and made.tolist() == [[-40000, -40000]] * 3
+    with pytest.raises(errors.ArgumentError, match="_int_mm: 'mat2' must be int8"):
+        insides.int_mm(a, b.int())
+
+
+def test_flags_of_deterministic_algorithms_are_stored() -> None:
+    of = stand_ins.STAND_INS["torch"]
+    seen = []
+    for mode in ("default", "warn", 2, 0):
+        of["set_deterministic_debug_mode"](mode)
+        flags = of["are_deterministic_algorithms_enabled"], of["get_deterministic_debug_mode"]
+        seen.append([flag() for flag in flags])
+    assert seen == [[False, 0], [True, 1], [True, 2], [False, 0]]

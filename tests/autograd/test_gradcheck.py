@@ -87,3 +87,10 @@ def test_a_backward_pass_of_tensors_with_tangents_is_refused() -> None:
     grad = gt.func.grad(lambda x: (x * x * x).sum())
     found, tangent = gt.func.jvp(grad, (gt.ones(3),), (gt.ones(3),))
     assert found.tolist() == [3, 3, 3] and tangent.tolist() == [6, 6, 6]
+
+
+def test_forward_mode_within_vmap_is_compared() -> None:
+    x = gt.ones(2, dtype=gt.float64, requires_grad=True)
+    options: Any = {"check_backward_ad": False, "raise_exception": False}
+    assert gradcheck(gt.sin, x, check_batched_forward_grad=True, **options)
+    assert gradcheck(lambda y: y.sin().flip(0), x, check_batched_forward_grad=True, **options)

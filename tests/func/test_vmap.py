@@ -286,3 +286,11 @@ def test_entries_of_a_batch_draw_the_same_numbers(draw: Any) -> None:
     made = func.vmap(lambda y: draw(y.clone()), randomness="same")(x)
     assert gt.equal(made[0], made[1]) and gt.equal(made[0], made[2])
     assert made[0].unique().numel() > 1
+
+
+def test_chunks_draw_the_same_numbers_if_all_entries_do() -> None:
+    x = gt.zeros(5, 3)
+    made = func.vmap(lambda y: y + gt.randn(3), randomness="same", chunk_size=2)(x)
+    assert all(gt.equal(made[0], row) for row in made)
+    made = func.vmap(lambda y: y + gt.randn(3), randomness="different", chunk_size=2)(x)
+    assert made.unique().numel() == 15

@@ -148,3 +148,10 @@ def test_roll_takes_none_for_all_dims() -> None:
 def test_asarray_takes_capsules() -> None:
     x = gt.ones(2)
     assert gt.asarray(x.__dlpack__()).data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("p", [None, 1, -1, 2, math.inf, "fro", "nuc"])
+def test_the_condition_of_a_singular_matrix_is_infinite(p: object) -> None:
+    x = gt.eye(3)
+    x[2, 2] = 0
+    assert gt.linalg.cond(gt.stack([x, 2 * gt.eye(3)]), p).isinf().tolist() == [True, False]
