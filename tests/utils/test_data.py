@@ -375,3 +375,33 @@ def test_what_a_distributed_sampler_refuses(args: Any, kind: Any, said: str) -> 
 def test_bad_options(options: Any) -> None:
     with pytest.raises(errors.GpuTensorError):
         data.DataLoader(Items(), **options)
+
+
+class Faulty(data.Dataset[int]):
+    def __getitem__(self, index: int) -> int:
+        if index % 2:
+            raise ValueError(f"item {index}")
+        return index
+
+    def __len__(self) -> int:
+        return 6
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_continues_after_an_error(workers: int) -> None:
+    batches = iter(data.DataLoader(Faulty(), num_workers=workers))
+    found: list[Any] = []
+    for _ in range(6):
+        try:
+            found.append(next(batches).tolist())
+        except ValueError as error:
+            found.append("item" in str(error))
+    assert found == [[0], True, [2], True, [4], True]
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+def test_types_of_items_may_be_named() -> None:
+    for kind in (data.DataLoader, data.StackDataset, data.ChainDataset, data.Subset):
+        assert kind[int] is not None
+    assert data.DistributedSampler[int] is not None

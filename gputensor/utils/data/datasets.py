@@ -63,7 +63,7 @@ def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
     return [dataset[n] for n in indices]
 
 
-class StackDataset(Dataset[Any]):
+class StackDataset(Dataset[T_co]):
     """Several datasets of equal length. An item is a tuple, or a dict if the datasets have
     names."""
 
@@ -120,7 +120,7 @@ class ConcatDataset(Dataset[T_co]):
         return found
 
 
-class ChainDataset(IterableDataset[Any]):
+class ChainDataset(IterableDataset[T_co]):
     """The concatenation of IterableDatasets."""
 
     datasets: list[Any]

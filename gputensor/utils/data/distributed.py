@@ -10,12 +10,12 @@ from ..._generated import functions
 from ...core import errors, lazy
 from ...dispatch.refusal import declares
 from ...structured.generator import Generator
-from .samplers import Sampler
+from .samplers import Sampler, T_co
 
 __all__ = ["DistributedSampler"]
 
 
-class DistributedSampler(Sampler[int]):
+class DistributedSampler(Sampler[T_co]):
     """The indices for one of `num_replicas` ranks. Together the ranks have all indices.
 
     shuffle: use a new order after each `set_epoch`. drop_last: make the parts equal by omitting
@@ -64,7 +64,7 @@ class DistributedSampler(Sampler[int]):
         """The number of indices for all ranks together."""
         return self.num_samples * self.num_replicas
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[Any]:
         count = len(self.dataset)
         order = list(range(count))
         if self.shuffle:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, NamedTuple
 
 from ..._generated import functions
 from ...core import errors
@@ -21,7 +21,7 @@ from ...tensor.tensor import Tensor
 from .. import _pytree
 from . import segments
 from .collate import default_collate, default_convert
-from .datasets import IterableDataset, items
+from .datasets import IterableDataset, T_co, items
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
 from .workers import LOOK_AFTER, Ended, Raised, Requests, WorkerInfo, work
 
@@ -33,7 +33,7 @@ class _Fetch:
     size: batch size for an iterable dataset, or None to fetch single items.
     """
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader[Any]) -> None:
         self.is_iterable = isinstance(loader.dataset, IterableDataset)
         self.is_batched = loader.batch_sampler is not None or loader.batch_size is not None
         self.size, self.drop_last = loader.batch_size, loader.drop_last
@@ -59,7 +59,32 @@ class _Fetch:
         return items(dataset, indices)
 
 
-class DataLoader:
+class _Failed(NamedTuple):
+    """The error of a batch that could not be made."""
+
+    error: BaseException
+
+
+class _Batches:
+    """The iterator of one pass. After an error, it continues with the next batch."""
+
+    def __init__(self, made: Iterator[Any]) -> None:
+        self._made = made
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._made)
+        if not isinstance(batch, _Failed):
+            return batch
+        try:
+            raise batch.error
+        finally:
+            del batch  # the error's traceback keeps this frame
+
+
+class DataLoader(Generic[T_co]):
     """An iterable of batches of a dataset.
 
     Args:
@@ -179,9 +204,7 @@ class DataLoader:
         # Draw the seed in every pass, even without workers, so that the order of indices does not
         # depend on the number of workers.
         seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
-        if not self.num_workers:
-            return self._here()
-        return self._of_workers(seed)
+        return _Batches(self._of_workers(seed) if self.num_workers else self._here())
 
     def _of_workers(self, seed: int) -> Iterator[Any]:
         workers = self._kept
@@ -199,7 +222,10 @@ class DataLoader:
                 batch = fetch(self.dataset, request, state)
             except StopIteration:
                 return
-            yield self._pinned(batch)
+            except Exception as error:
+                yield _Failed(error)
+            else:
+                yield self._pinned(batch)
 
     def _pinned(self, batch: Any) -> Any:
         return pin_memory(batch) if self.pin_memory else batch
@@ -230,7 +256,7 @@ def _memory() -> Iterator[None]:
 class _Workers:
     """The worker processes of a loader. is_busy: True during a pass."""
 
-    def __init__(self, loader: DataLoader, seed: int) -> None:
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         context = loader.multiprocessing_context
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context)
@@ -265,7 +291,7 @@ class _Workers:
     def is_alive(self) -> bool:
         return self._end.alive
 
-    def batches(self, loader: DataLoader) -> Iterator[Any]:
+    def batches(self, loader: DataLoader[Any]) -> Iterator[Any]:
         """Yield the batches of one pass, in the order of the requests."""
         requests = loader._requests()
         waiting: dict[int, int] = {}  # maps the number of a request to that of its worker
@@ -300,7 +326,7 @@ class _Workers:
                         return  # __getitem__ raised StopIteration
                     running = [n for n in running if n != worker]
                 elif isinstance(answer, Raised):
-                    raise answer.again(worker)
+                    yield _Failed(answer.again(worker))
                 else:
                     yield loader._pinned(answer)
         finally:
