@@ -297,7 +297,7 @@ def jacrev(
 
     Returns: for each output and argument a tensor whose sizes are the output's, followed by the
     argument's; with has_aux (Jacobian, aux). chunk_size: the number of rows to compute at once; by
-    default all.
+    default all. 1 computes rows without vmap, so backward may call any operator.
     """
 
     @functools.wraps(func)
@@ -306,7 +306,7 @@ def jacrev(
         made = Pulled("jacrev", lambda *xs: func(*put(xs), **kwargs), of, has_aux)
         counts = [y._geometry.numel for y in made.outputs]
         basis = unit_vectors(made.outputs)
-        rows = vmap(lambda *vs: made.pull(vs), chunk_size=chunk_size)(*basis)
+        rows = _rows(made, basis, chunk_size)
         leaves, tree = pytree.tree_flatten(rows if isinstance(argnums, tuple) else rows[0])
         parts = [x.split(counts) for x in leaves]
         found = [
@@ -319,6 +319,14 @@ def jacrev(
         return (jacobian, made.further()) if has_aux else jacobian
 
     return differentiated
+
+
+def _rows(made: Pulled, basis: Sequence[Tensor], chunk_size: int | None) -> Any:
+    """Return the gradients for each entry of `basis`, stacked."""
+    if chunk_size != 1 or not basis or not len(basis[0]):
+        return vmap(lambda *vs: made.pull(vs), chunk_size=chunk_size)(*basis)
+    rows = [made.pull(vs) for vs in zip(*[x.unbind() for x in basis])]
+    return pytree.tree_map(lambda *group: functions.stack(group), *rows)
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:

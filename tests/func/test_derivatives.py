@@ -418,3 +418,24 @@ def test_no_grad_in_a_function_stops_reverse_derivatives_only() -> None:
     # Tangents pass through no_grad, as in PyTorch.
     assert close(func.hessian(function)(v), (6 * v * v).diag())
     assert close(func.jvp(function, (v,), (v,))[1], (4 * v**4).sum())
+
+
+def test_rows_of_a_jacobian_are_computed_one_by_one() -> None:
+    class Counted(gt.autograd.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            assert grad.nonzero().numel() == 1  # not possible within vmap
+            return grad * 2
+
+    made = func.jacrev(Counted.apply, chunk_size=1)(v)
+    assert close(made, 2 * gt.eye(3))
+    a, b = func.jacrev(lambda x, y: (x * y, y.sum()), argnums=(0, 1), chunk_size=1)(v, 2 * v)
+    assert close(a[0], (2 * v).diag()) and close(b[1], gt.ones(3)) and close(b[0], gt.zeros(3))
