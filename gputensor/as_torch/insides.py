@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import namedtuple
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +13,8 @@ from gputensor.dispatch import keys
 from gputensor.nn.modules import module
 from gputensor.tensor import printing
 from gputensor.utils import _pytree
+
+from .key_paths import OF_PATHS
 
 # --- torch._foreach_*: one operator for each tensor of a list -------------------------------------
 
@@ -224,39 +226,6 @@ def int_mm(self: Any, mat2: Any) -> Any:
 # --- torch.utils._pytree --------------------------------------------------------------------------
 
 
-class SequenceKey(namedtuple("SequenceKey", "idx")):
-    """The key of an item of a sequence, as part of a path."""
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-    def get(self, sequence: Any) -> Any:
-        """Return the item."""
-        return sequence[self.idx]
-
-
-class MappingKey(namedtuple("MappingKey", "key")):
-    """The key of an entry of a mapping, as part of a path."""
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-    def get(self, mapping: Any) -> Any:
-        """Return the entry."""
-        return mapping[self.key]
-
-
-class GetAttrKey(namedtuple("GetAttrKey", "name")):
-    """The name of an attribute, as part of a path."""
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-    def get(self, obj: Any) -> Any:
-        """Return the attribute."""
-        return getattr(obj, self.name)
-
-
 _nodes = _pytree.SUPPORTED_NODES
 
 
@@ -344,8 +313,8 @@ OF_DISPATCH: dict[str, Any] = {
     "is_traceable_wrapper_subclass": lambda tensor: False,
 }  # fmt: skip
 OF_PYTREE: dict[str, Any] = {
-    "PyTree": Any, "Context": Any, "KeyPath": tuple, "SequenceKey": SequenceKey,
-    "MappingKey": MappingKey, "GetAttrKey": GetAttrKey, "_dict_flatten_with_keys": None,
+    "PyTree": Any, "Context": Any, "KeyPath": tuple, **OF_PATHS,
+    "_dict_flatten_with_keys": None,
     "is_structseq_instance": lambda obj: hasattr(type(obj), "n_sequence_fields"),
     "_list_flatten_with_keys": None, "_tuple_flatten_with_keys": None,
     "_dict_flatten": _nodes[dict].flatten_fn, "_dict_unflatten": _nodes[dict].unflatten_fn,

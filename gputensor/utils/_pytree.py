@@ -22,10 +22,12 @@ Unflatten = Callable[[Iterable[Any], Any], Any]
 
 
 class NodeDef(NamedTuple):
-    """Functions that split and join the containers of a class."""
+    """Functions that split and join the containers of a class. flatten_with_keys_fn: returns pairs
+    of a key and a child, and the context."""
 
     flatten_fn: Flatten
     unflatten_fn: Unflatten
+    flatten_with_keys_fn: Callable[[Any], tuple[list[Any], Any]] | None = None
 
 
 def _by_key(value: Any) -> tuple[list[Any], Any]:
@@ -47,7 +49,7 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
     ),
     namedtuple: _NAMED_TUPLE,
 }
-_DICTS = (dict, OrderedDict, defaultdict)
+DICTS = (dict, OrderedDict, defaultdict)
 _RESULTS = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(parts))
 
 
@@ -102,7 +104,7 @@ class TreeSpec:
             return [tree]
         kind, node = _node(tree)
         children, context = ([], None) if node is None else node.flatten_fn(tree)
-        if kind in _DICTS and self.type in _DICTS:
+        if kind in DICTS and self.type in DICTS:
             names = self.context[1] if self.type is defaultdict else self.context
             same = tree.keys() == set(names)
             children = [tree[name] for name in names] if same else []
@@ -141,11 +143,13 @@ _LEAF = LeafSpec()
 
 
 def register_pytree_node(
-    cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **names: Any
-) -> None:
+    cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, *, flatten_with_keys_fn: Any = None,
+    **names: Any,
+) -> None:  # fmt: skip
     """Register a class of containers.
 
-    flatten_fn: returns a list of children and a context. unflatten_fn: takes both. names: accepted
+    flatten_fn: returns a list of children and a context. unflatten_fn: takes both.
+    flatten_with_keys_fn: returns pairs of a key and a child, and the context. names: accepted
     without effect; PyTorch uses them for serialisation.
     """
     if not isinstance(cls, type):
@@ -153,7 +157,7 @@ def register_pytree_node(
     if cls in SUPPORTED_NODES:
         rule = "not be registered already"
         raise errors.wrong_value("register_pytree_node", "cls", rule, errors.Got(cls.__name__))
-    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 _register_pytree_node = register_pytree_node

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.as_torch import insides, nn_insides, stand_ins
+from gputensor.as_torch import insides, key_paths, nn_insides, stand_ins
 from gputensor.core import errors
 from gputensor.utils import _pytree
 
@@ -95,8 +95,8 @@ def test_containers() -> None:
     node = _pytree.SUPPORTED_NODES[collections.namedtuple]
     children, kind = node.flatten_fn(pair)
     assert node.unflatten_fn(children, kind) == pair
-    assert str(insides.SequenceKey(1)) + str(insides.MappingKey("k")) == "[1]['k']"
-    assert insides.SequenceKey(0).get([5]) == 5
+    assert str(key_paths.SequenceKey(1)) + str(key_paths.MappingKey("k")) == "[1]['k']"
+    assert key_paths.SequenceKey(0).get([5]) == 5
     assert insides.OF_PYTREE["tree_is_leaf"](3) and not insides.OF_PYTREE["tree_is_leaf"]([3])
 
 
@@ -195,3 +195,36 @@ def test_flags_of_deterministic_algorithms_are_stored() -> None:
         flags = of["are_deterministic_algorithms_enabled"], of["get_deterministic_debug_mode"]
         seen.append([flag() for flag in flags])
     assert seen == [[False, 0], [True, 1], [True, 2], [False, 0]]
+
+
+def test_leaves_have_paths() -> None:
+    point = collections.namedtuple("point", "x y")
+    tree = {"a": [1, point(2, [3])], "b": collections.deque([4])}
+    of = insides.OF_PYTREE
+    pairs, spec = of["tree_flatten_with_path"](tree)
+    assert [of["keystr"](path) for path, _ in pairs] == [
+        "['a'][0]", "['a'][1].x", "['a'][1].y[0]", "['b'][0]"
+    ]  # fmt: skip
+    assert all(of["key_get"](tree, path) == leaf for path, leaf in pairs) and spec.num_leaves == 4
+    added = of["tree_map_with_path"](lambda path, a, b: (len(path), a + b), [1, [2]], [3, [4]])
+    assert added == [(1, 4), [(2, 6)]]
+
+
+def test_registered_containers_name_their_keys() -> None:
+    class Pair:
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = a, b
+
+    of = insides.OF_PYTREE
+
+    def with_keys(x: Any) -> Any:
+        return [(of["GetAttrKey"]("a"), x.a), (of["GetAttrKey"]("b"), x.b)], None
+
+    _pytree.register_pytree_node(
+        Pair, lambda x: ([x.a, x.b], None), lambda xs, _: Pair(*xs), flatten_with_keys_fn=with_keys
+    )
+    try:
+        pairs = of["tree_leaves_with_path"]([Pair(1, [2])])
+    finally:
+        del _pytree.SUPPORTED_NODES[Pair]
+    assert [(of["keystr"](path), leaf) for path, leaf in pairs] == [("[0].a", 1), ("[0].b[0]", 2)]
