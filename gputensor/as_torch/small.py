@@ -81,10 +81,15 @@ def check_backward_validity(inputs: Any) -> None:
 
 
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Remove a prefix, such as `module.`, from the names in a state dict, in place."""
+    """Remove a prefix, such as `module.`, from the names in a state dict and in its `_metadata`, in
+    place."""
     for name in [*state_dict]:
         if name.startswith(prefix):
             state_dict[name[len(prefix) :]] = state_dict.pop(name)
+    versions = getattr(state_dict, "_metadata", {})
+    for name in [*versions]:
+        if name == prefix.removesuffix(".") or name.startswith(prefix):
+            versions[name[len(prefix) :]] = versions.pop(name)
 
 
 # --- torch.func -----------------------------------------------------------------------------------

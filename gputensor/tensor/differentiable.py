@@ -65,6 +65,8 @@ class Differentiable(TensorBase):
     def grad(self) -> None:
         variable.set_grad(self, None)
 
+    _grad = grad  # PyTorch's private name, which programs assign to
+
     @property
     def grad_fn(self) -> Any:
         """The node of the operation that made the tensor; None for a leaf."""

@@ -155,3 +155,11 @@ def test_the_condition_of_a_singular_matrix_is_infinite(p: object) -> None:
     x = gt.eye(3)
     x[2, 2] = 0
     assert gt.linalg.cond(gt.stack([x, 2 * gt.eye(3)]), p).isinf().tolist() == [True, False]
+
+
+def test_the_private_name_of_the_gradient() -> None:
+    x = gt.ones(2, requires_grad=True)
+    x._grad = gt.ones(2)
+    assert x.grad is x._grad and x.grad is not None
+    x._grad = None
+    assert x.grad is None
