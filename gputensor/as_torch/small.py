@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import io
 import operator
@@ -29,10 +30,36 @@ from gputensor.serialization.places import Places
 _kept: list[library.Library] = []
 
 
-def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
+class Tag(enum.StrEnum):
+    """`torch.Tag`: the tags of operators, which are strings here."""
+
+    core = enum.auto()
+    cudagraph_unsafe = enum.auto()
+    data_dependent_output = enum.auto()
+    dynamic_output_shape = enum.auto()
+    flexible_layout = enum.auto()
+    generated = enum.auto()
+    inplace_view = enum.auto()
+    maybe_aliasing_or_mutating = enum.auto()
+    needs_exact_strides = enum.auto()
+    needs_fixed_stride_order = enum.auto()
+    nondeterministic_bitwise = enum.auto()
+    nondeterministic_seeded = enum.auto()
+    pointwise = enum.auto()
+    pt2_compliant_tag = enum.auto()
+    reduction = enum.auto()
+    view_copy = enum.auto()
+
+
+def define(qualname: Any, schema: str, *, lib: Any = None, tags: Any = ()) -> Any:
     """Define the operator `qualname`. schema: its arguments and returns, such as `(Tensor x) ->
     Tensor`.
+
+    With a Library in place of the name, return a decorator. It defines the operator of the schema
+    with the decorated function as its kernel.
     """
+    if isinstance(qualname, library.Library):
+        return lambda f: _defined(qualname, schema, f)
     namespace, separator, name = str(qualname).partition("::")
     if not (namespace and separator and name):
         raise errors.wrong_value("define", "qualname", "be 'namespace::name'", qualname)
@@ -40,10 +67,27 @@ def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> No
         lib = library.Library(namespace, "FRAGMENT")
         _kept.append(lib)
     lib.define(f"{name}{schema}", tags=tags)
+    return None
 
 
-def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any:
-    """Register a kernel of an operator for device types. "default" means all types."""
+def _defined(lib: library.Library, schema: str, kernel: Any) -> Any:
+    lib.define(schema)
+    return _kernel(lib, schema.partition("(")[0].strip(), "", kernel)
+
+
+def _kernel(lib: library.Library, name: str, key: str, kernel: Any) -> Any:
+    lib.impl(name, kernel, key)
+    return kernel
+
+
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:
+    """Register a kernel of an operator for device types. "default" means all types.
+
+    With a Library in place of the name, `types` is the operator's name and `func` is a dispatch
+    key. Return a decorator that registers a kernel.
+    """
+    if isinstance(qualname, library.Library):
+        return lambda f: _kernel(qualname, types, func or "", f)
     listed = (types,) if isinstance(types, str) else tuple(types)
     devices = None if "default" in listed else listed
     if func is None:

@@ -65,7 +65,8 @@ class Differentiable(TensorBase):
     def grad(self) -> None:
         variable.set_grad(self, None)
 
-    _grad = grad  # PyTorch's private name, which programs assign to
+    # PyTorch's private name, to which programs assign.
+    _grad = property(lambda self: self.grad, lambda self, value: variable.set_grad(self, value))
 
     @property
     def grad_fn(self) -> Any:

@@ -144,8 +144,8 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Divide functions into `segments` parts. Call the parts one after another, each with a
-    checkpoint."""
+    """Divide functions into `segments` parts. Call the parts one after another, each but the last
+    with a checkpoint, because backward begins with the last part."""
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if not 0 < segments <= len(listed):
         rule = f"be from 1 to the number of functions, {len(listed)}"
@@ -153,6 +153,8 @@ def checkpoint_sequential(
     size, x = len(listed) // segments, input
     for n in range(segments):
         part = listed[n * size : (n + 1) * size if n < segments - 1 else None]
+        if n == segments - 1:
+            return _chain(part)(x)
         x = checkpoint(_chain(part), x, use_reentrant=use_reentrant, **kwargs)
     return x
 

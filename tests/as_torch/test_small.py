@@ -144,3 +144,23 @@ def test_futures_that_programs_settle() -> None:
     assert small.wait_all([first, doubled]) == [3, 6]
     both = small.collect_all([first, doubled]).then(lambda of: [x.value() for x in of.value()])
     assert both.wait() == [3, 6]
+
+
+def test_operators_defined_by_a_library() -> None:
+    with gt.library.Library("tests_small_lib", "FRAGMENT") as lib:
+
+        @small.define(lib, "twice(Tensor x) -> Tensor")
+        def twice(x: Any) -> Any:
+            return x * 2
+
+        lib.define("thrice(Tensor x) -> Tensor", tags=small.Tag.pointwise)
+
+        @small.impl(lib, "thrice", "CPU")
+        def thrice(x: Any) -> Any:
+            return x * 3
+
+        of = gt.ops.tests_small_lib
+        assert of.twice(gt.ones(1)).tolist() == [2] and twice(2) == 4 and thrice(2) == 6
+        assert of.thrice(gt.ones(1)).tolist() == [3]
+        assert small.Tag.pointwise in of.thrice.default.tags
+        lib.define("tagged(Tensor x) -> Tensor", tags=(small.Tag.pt2_compliant_tag,))

@@ -104,6 +104,21 @@ x = Logging(torch.ones(2, 2), requires_grad=True)
 (x * 2).sum().backward()
 assert type(x.grad) is Logging and x.grad.elem.tolist() == [[2, 2], [2, 2]]
 assert called[:2] == ["aten.mul.Tensor", "aten.sum.default"], called
+
+class Passing(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+class Guarded(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        with torch._C._DisableTorchDispatch():
+            return func(*args, **(kwargs or {}))
+
+for kind in (Passing, Guarded):
+    made = torch.Tensor._make_subclass(kind, torch.ones(2)) + 1
+    assert type(made) is torch.Tensor and made.tolist() == [2, 2]
 """
 
 

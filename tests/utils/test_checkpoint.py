@@ -94,6 +94,21 @@ def test_the_second_run_ends_after_the_last_saved_tensor() -> None:
         assert steps == expected and gt.allclose(x.grad, (x.exp().cos() * x.exp()).detach())
 
 
+def test_the_last_part_of_a_sequence_runs_once() -> None:
+    runs = [0] * 4
+
+    def part(n: int) -> Any:
+        def function(x: Any) -> Any:
+            runs[n] += 1
+            return x.sin()
+
+        return function
+
+    x = gt.ones(2, requires_grad=True)
+    checkpoint_sequential([part(n) for n in range(4)], 2, x).sum().backward()
+    assert runs == [2, 2, 1, 1]
+
+
 def test_each_run_has_a_context() -> None:
     entered: list[str] = []
 

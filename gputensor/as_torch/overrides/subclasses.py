@@ -9,7 +9,8 @@ from typing import Any
 from ...dispatch.families import LaterProperty
 from ...tensor.tensor import Tensor
 from . import (
-    BINARY, NAMES, PUBLIC, Overridden, boundary, call_handlers, default, entries,
+    BINARY, NAMES, PUBLIC, Overridden, boundary, call_handlers, default, disabled,
+    entries,
     has_torch_function, is_overriding,
 )  # fmt: skip
 from .sources import PACKAGE, rule_of
@@ -91,10 +92,20 @@ class Overridable:
     vars().update(_members())
     __torch_function__: Any = classmethod(default)
     __gputensor_dispatch__: Any
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # called by the handlers of subclasses
+        return Tensor.__gputensor_dispatch__(func, types, args, kwargs)
+
     is_overriding = staticmethod(is_overriding)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "__torch_dispatch__" in vars(cls):
             # The handler of operators has another name in gputensor.
             cls.__gputensor_dispatch__ = classmethod(_dispatched)
+            # Source: torch/csrc/autograd/python_variable.cpp, THPVariableMetaType_init.
+            if "__torch_function__" not in vars(cls):
+                cls.__torch_function__ = disabled
         super().__init_subclass__(**kwargs)

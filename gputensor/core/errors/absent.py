@@ -117,7 +117,7 @@ _FAMILIES = (
             "torch._C._functorch": "*", "torch._functorch.vmap": "_*",
             "torch": "AVG SUM AggregationType Benchmark* ThroughputBenchmark DisableTorchFunction* "
             "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
-            "PyTorchFile* StreamObjType DeviceObjType FatalError Tag init_num_threads cpp "
+            "PyTorchFile* StreamObjType DeviceObjType FatalError init_num_threads cpp "
             "classproperty prepare_multiprocessing_environment profiler_allow_* "
             "thread_safe_generator compiled_with_cxx11_abi",
             "torch.autograd": "DeviceType NestedIOFunction SavedTensor enforce_grad_layout_policy "
