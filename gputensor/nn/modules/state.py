@@ -145,7 +145,9 @@ def load_own(
             missing.append(prefix + name)
             continue
         x = _tensor(prefix + name, given[prefix + name])
-        if not is_lazy(x) and not is_lazy(value) and value.shape != x.shape:
+        if is_lazy(x) and not is_lazy(value):
+            wrong.append(f"{prefix}{name} without sizes, of a lazy module")
+        elif not is_lazy(x) and not is_lazy(value) and value.shape != x.shape:
             wrong.append(f"{prefix}{name} {tuple(x.shape)}")
         elif not is_lazy(x):
             copies.append(partial(_take, module, name, value, x, assign))
