@@ -10,6 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.kernels.cuda import reduce_lists_launch
+from gputensor import nn
 from gputensor.nn import utils
 from gputensor.nn.utils import gradients, lists
 
@@ -147,3 +148,23 @@ def test_lengths_may_be_any_integers(lengths) -> None:
     assert packed.batch_sizes.tolist() == [2, 2, 1]
     with pytest.raises(TypeError, match="'lengths' must hold integers"):
         rnn.pack_padded_sequence(gt.ones(2, 3), [3.0, 2.0], batch_first=True)
+
+
+def test_packed_sequences_are_cast_and_keep_themselves() -> None:
+    packed = rnn.pack_sequence([gt.ones(2), gt.ones(3)], enforce_sorted=False)
+    assert packed.to("cpu") is packed and packed.cpu() is packed and packed.float() is packed
+    for name in ("double", "half", "long", "int", "short", "char", "byte"):
+        made = getattr(packed, name)()
+        assert made.data.dtype is getattr(packed.data, name)().dtype
+        assert made.batch_sizes.dtype is made.sorted_indices.dtype is gt.int64
+    assert not packed.is_pinned()
+
+
+def test_initialization_of_empty_tensors_warns() -> None:
+    for fill in (nn.init.kaiming_uniform_, nn.init.kaiming_normal_):
+        empty = gt.empty(0, 3)
+        with pytest.warns(UserWarning, match=f"{fill.__name__}: 'tensor' has no elements"):
+            assert fill(empty) is empty
+    for param in (True, [1]):
+        with pytest.raises((ValueError, TypeError), match="'param' must be a number or None"):
+            nn.init.calculate_gain("leaky_relu", param)
