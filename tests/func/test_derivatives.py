@@ -356,3 +356,15 @@ def test_what_is_written_to_behind_its_use_is_kept() -> None:
     batch = gt.stack([v, 2 * v])
     assert close(gt.vmap(func.grad(function))(batch), 3 * batch**2)
     assert close(func.jvp(func.grad(function), (v,), (v,))[1], 6 * v * v)
+
+
+@pytest.mark.filterwarnings("ignore:vmap")
+def test_gradients_of_margin_losses_are_mapped() -> None:
+    """These losses read the operands' arrays in compiled loops. In vmap there are no arrays."""
+    multilabel_margin_loss = gt.nn.functional.multilabel_margin_loss
+    x, targets = gt.rand(3, 2, 4), gt.tensor([[1, 2, -1, 0], [0, -1, 3, 3]])
+    loss = gt.func.grad(lambda a: multilabel_margin_loss(a, targets))
+    assert gt.allclose(gt.vmap(loss)(x), gt.stack([loss(a) for a in x]))
+    each = gt.stack([targets, targets.flip(0), targets])
+    found = gt.vmap(multilabel_margin_loss)(x, each)
+    assert gt.allclose(found, gt.stack([multilabel_margin_loss(a, t) for a, t in zip(x, each)]))
