@@ -72,7 +72,7 @@ def test_skip_init() -> None:
     lambda: utils.weight_norm(gt.nn.ReLU()),
     lambda: utils.remove_weight_norm(gt.nn.Linear(1, 1)),
     lambda: utils.parametrizations.orthogonal(gt.nn.Linear(2, 2), orthogonal_map="qr"),
-    lambda: utils.stateless.functional_call(gt.nn.Linear(1, 1), {"what": gt.zeros(1)}),
+    lambda: utils.stateless.functional_call(gt.nn.Linear(1, 1), {"bias": 1.0}),
     lambda: utils.fuse_conv_bn_eval(gt.nn.Conv1d(1, 1, 1), gt.nn.BatchNorm1d(1)),
     lambda: utils.fuse_conv_bn_weights(gt.ones(()), *[gt.ones(())] * 3, 1e-5, None, None),
     lambda: utils.fuse_conv_bn_weights(gt.ones(1), *[gt.ones(1)] * 3, 1e-5, None, None, True),
