@@ -63,7 +63,7 @@ def test_a_prefix_goes_as_in_pytorch() -> None:
             inner = t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1))
             state = t.nn.DataParallel(inner).state_dict()
             consume(state, prefix)
-            results.append(list(state))
+            results.append([*state, *state._metadata])
         assert results[0] == results[1]
 
 

@@ -1,6 +1,6 @@
 """Hooks of modules: functions called before and after `forward`, the backward pass, `state_dict`
-and `load_state_dict`. The methods `get_extra_state` and `set_extra_state`, by which a class stores
-further state, are here too.
+and `load_state_dict`. The methods `get_extra_state`, `set_extra_state` and `__setstate__`, by which
+a class stores and restores further state, are here too.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -146,6 +146,11 @@ class Hooks:
     def set_extra_state(self, state: Any) -> None:
         """Restore the state that `get_extra_state` returned. Called by `load_state_dict`."""
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the attributes from a pickle. A class that overrides this method calls super()
+        after it has changed attributes of earlier versions."""
+        vars(self).update(state)
 
     def _hook(
         self, kind: str, hook: Any, prepend: bool = False, flag: int = False
