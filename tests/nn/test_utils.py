@@ -168,3 +168,15 @@ def test_initialization_of_empty_tensors_warns() -> None:
     for param in (True, [1]):
         with pytest.raises((ValueError, TypeError), match="'param' must be a number or None"):
             nn.init.calculate_gain("leaky_relu", param)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weight_norm_loads_states_of_the_older_function() -> None:
+    old = nn.Sequential(utils.weight_norm(nn.Linear(2, 3)))
+    new = nn.Sequential(utils.parametrizations.weight_norm(nn.Linear(2, 3)))
+    state = old.state_dict()
+    assert "0.weight_g" in state
+    new.load_state_dict(state)
+    x = gt.ones(1, 2)
+    assert gt.allclose(new(x), old(x)) and "0.weight_g" in state
+    new.load_state_dict(new.state_dict())
