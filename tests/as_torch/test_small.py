@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.as_torch import return_types, small, stand_ins
+from gputensor.as_torch import nn_insides, return_types, small, stand_ins
 
 
 def test_operators_defined_by_name() -> None:
@@ -144,3 +144,14 @@ def test_futures_that_programs_settle() -> None:
     assert small.wait_all([first, doubled]) == [3, 6]
     both = small.collect_all([first, doubled]).then(lambda of: [x.value() for x in of.value()])
     assert both.wait() == [3, 6]
+
+
+def test_the_future_of_conversions_is_that_parameters_stay() -> None:
+    future = nn_insides.OF_FUTURE
+    assert future["get_swap_module_params_on_conversion"]() is False
+    future["set_swap_module_params_on_conversion"](True)
+    assert future["get_swap_module_params_on_conversion"]() is True
+    future["set_swap_module_params_on_conversion"](False)
+    future["set_overwrite_module_params_on_conversion"](False)
+    with pytest.raises(RuntimeError, match="modules keep their Parameter objects"):
+        future["set_overwrite_module_params_on_conversion"](True)
