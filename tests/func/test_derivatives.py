@@ -368,3 +368,9 @@ def test_gradients_of_margin_losses_are_mapped() -> None:
     each = gt.stack([targets, targets.flip(0), targets])
     found = gt.vmap(multilabel_margin_loss)(x, each)
     assert gt.allclose(found, gt.stack([multilabel_margin_loss(a, t) for a, t in zip(x, each)]))
+
+
+def test_convolutions_of_no_samples_are_mapped() -> None:
+    empty, filters = gt.ones(0, 2, 4, 4), gt.ones(3, 5, 2, 3, 3)
+    found = gt.vmap(lambda w: gt.nn.functional.conv2d(empty, w))(filters)
+    assert found.shape == (3, 0, 5, 2, 2)
