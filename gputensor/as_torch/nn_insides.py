@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import gputensor as gt
-from gputensor.core import arguments
+from gputensor.core import arguments, errors
 from gputensor.nn.modules import attention
 
+from .functions import conv_tbc
 from .overrides import OF_OVERRIDES
 
 
@@ -47,6 +48,37 @@ def addindent(s_: str, numSpaces: int) -> str:
     return s_.replace("\n", "\n" + numSpaces * " ")
 
 
+class _Conversion:
+    """Whether `Module.to` swaps the parameters' contents, as `torch.__future__` says.
+
+    gputensor's modules always keep their Parameter objects, so the answer changes nothing.
+    """
+
+    swaps = False
+
+    def set(self, value: bool) -> None:
+        self.swaps = value
+
+    def get(self) -> bool:
+        return self.swaps
+
+
+_conversion = _Conversion()
+
+
+def set_overwrite(value: bool) -> None:
+    """Raise an error for True: `Module.to` never replaces Parameter objects."""
+    if value:
+        rule = "be False, as modules keep their Parameter objects"
+        raise errors.must("set_overwrite_module_params_on_conversion", "value", rule, value)
+
+
+OF_FUTURE: dict[str, Any] = {
+    "set_swap_module_params_on_conversion": _conversion.set,
+    "get_swap_module_params_on_conversion": _conversion.get,
+    "set_overwrite_module_params_on_conversion": set_overwrite,
+    "get_overwrite_module_params_on_conversion": lambda: False,
+}
 _reduction = SimpleNamespace(
     get_enum=lambda reduction: arguments.reduction("get_enum", reduction),
     legacy_get_string=legacy_get_string, legacy_get_enum=legacy_get_enum,
@@ -58,7 +90,8 @@ _overridable = {
 OF_FUNCTIONAL: dict[str, Any] = {
     "_Reduction": _reduction, "_in_projection": in_projection,
     "_in_projection_packed": in_projection_packed,
-    "native_channel_shuffle": gt.nn.functional.channel_shuffle, **_overridable,
+    "native_channel_shuffle": gt.nn.functional.channel_shuffle, "conv_tbc": conv_tbc,
+    **_overridable,
 }  # fmt: skip
 OF_TRANSFORMER: dict[str, Any] = {
     "_get_clones": clones, "_get_activation_fn": attention._activation,

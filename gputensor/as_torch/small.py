@@ -125,15 +125,15 @@ def check_backward_validity(inputs: Any) -> None:
 
 
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Remove a prefix, such as `module.`, from the names in a state dict and in its `_metadata`, in
-    place."""
+    """Remove a prefix, such as `module.`, from the names in a state dict and in its metadata, in
+    place. The metadata of the module with this prefix becomes the metadata of the root."""
     for name in [*state_dict]:
         if name.startswith(prefix):
             state_dict[name[len(prefix) :]] = state_dict.pop(name)
-    versions = getattr(state_dict, "_metadata", {})
-    for name in [*versions]:
-        if name == prefix.removesuffix(".") or name.startswith(prefix):
-            versions[name[len(prefix) :]] = versions.pop(name)
+    metadata = getattr(state_dict, "_metadata", {})
+    for name in [*metadata]:
+        if name and f"{name}.".startswith(prefix):
+            metadata[name[len(prefix) :]] = metadata.pop(name)
 
 
 # --- torch.func -----------------------------------------------------------------------------------

@@ -374,6 +374,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
         "_addindent": nn_insides.addindent,
     },
+    "torch.__future__": nn_insides.OF_FUTURE,
     "torch.nn.functional": nn_insides.OF_FUNCTIONAL, "torch.nn._reduction": nn_insides.OF_REDUCTION,
     "torch.nn.modules.transformer": nn_insides.OF_TRANSFORMER,
     "torch.nn.modules.activation": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},

@@ -199,9 +199,13 @@ def hooks_of(node: Node) -> Hooks:
 
 class RemovableHandle:
     """A handle of one hook. The constructor adds the hook. `remove`, or the end of a `with` block,
-    removes the hook."""
+    removes the hook.
 
-    __slots__ = ("_hooks", "id", "__weakref__")
+    id: the key of the hook. hooks_dict_ref: a weak reference to the dict of hooks. A copy of the
+    handle refers to the copy of the dict.
+    """
+
+    __slots__ = ("hooks_dict_ref", "id", "__weakref__")
 
     def __init__(
         self, hooks: HookDict, hook: Any, op: str = "register_hook", first: bool = False
@@ -209,7 +213,9 @@ class RemovableHandle:
         if not callable(hook):
             raise errors.wrong_type(op, "hook", "be callable", hook)
         self.id: int = next(_numbers)
-        self._hooks = ref(hooks)
+        while self.id in hooks:  # a file may contain hooks with any keys
+            self.id = next(_numbers)
+        self.hooks_dict_ref = ref(hooks)
         others = dict(hooks) if first else {}
         if first:
             hooks.clear()
@@ -217,9 +223,16 @@ class RemovableHandle:
         hooks.update(others)
 
     def remove(self) -> None:
-        hooks = self._hooks()
+        hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[HookDict | None, int]:
+        return self.hooks_dict_ref(), self.id
+
+    def __setstate__(self, state: tuple[HookDict | None, int]) -> None:
+        hooks, self.id = state
+        self.hooks_dict_ref = ref(HookDict() if hooks is None else hooks)
 
     def __enter__(self) -> RemovableHandle:
         return self

@@ -143,8 +143,8 @@ def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -
 
 def check_resize(op: str, *operands: Any) -> None:
     """Raise an error if a tensor that requires grad is about to get other sizes or another
-    storage."""
-    if any_requires_grad(*operands):
+    storage. `set_` is allowed in no_grad."""
+    if any_requires_grad(*operands) and (op != "set_" or not grad_mode.get()):
         raise errors.cannot_resize_with_grad(op)
 
 

@@ -12,7 +12,6 @@ from .._generated import functions
 from ..core import errors
 from ..nn.modules.module import Module
 from ..nn.utils import stateless
-from ..tensor.tensor import Tensor
 
 
 def functional_call(
@@ -23,7 +22,8 @@ def functional_call(
 
     Args:
         parameter_and_buffer_dicts: a dict of tensors by name, or a tuple of such dicts; for other
-            names, the module's own tensors are used. args: the positional arguments; a tuple unless
+            names, the module's own tensors are used. A single dict gets the new tensors that
+            `forward` assigns to its names. args: the positional arguments; a tuple unless
             there is only one.
         tie_weights: replace a tensor under all names that the module has for it. strict: all
         parameters and buffers must be named.
@@ -38,8 +38,10 @@ def functional_call(
     )
 
 
-def _merged(given: Any) -> dict[str, Any]:
-    """Merge several dicts. Each name may occur once."""
+def _merged(given: Any) -> Mapping[str, Any]:
+    """Merge several dicts. Each name may occur once. Return a single dict as it is."""
+    if isinstance(given, Mapping):
+        return given
     listed = given if isinstance(given, (tuple, list)) else (given,)
     merged: dict[str, Any] = {}
     for part in listed:
@@ -51,8 +53,6 @@ def _merged(given: Any) -> dict[str, Any]:
                 rule = "name each tensor once"
                 got = errors.Got(f"{name!r} twice")
                 raise errors.wrong_value("functional_call", "parameter_and_buffer_dicts", rule, got)
-            if not isinstance(x, Tensor):
-                raise errors.wrong_type("functional_call", name, "be a Tensor", x)
             merged[name] = x
     return merged
 

@@ -19,7 +19,7 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.geometry import contiguous_geometry
-from ..dispatch import shortcuts
+from ..dispatch import keys, shortcuts
 from ..dispatch.tls import AUTOGRAD
 from ..kernels import stub
 from ..tensor.make import allocate
@@ -53,10 +53,16 @@ def _check_targets(op: str, self: Tensor, target: Tensor) -> None:
     arguments.check_device(op, "self", self, "target", target)
 
 
+def _has_array(x: Tensor) -> bool:
+    """Return True for an ordinary tensor on the CPU, and False within a transformation of
+    gt.func."""
+    return x._device is CPU and not x._keys & (keys.BATCHED | keys.DUAL)
+
+
 def _check_classes(op: str, target: Tensor, sizes: Sizes, least: int) -> None:
     """On the CPU, raise if a class is invalid: see Note [Targets outside the classes] in loss.py.
     The compiled loops check the classes themselves."""
-    if target._device is CPU and target._geometry.numel:
+    if target._geometry.numel and _has_array(target):
         array = target._get_array()
         outside = array[(array < least) | (array >= sizes[-1])]
         if outside.size:
@@ -80,7 +86,7 @@ def _by_loop(
     sizes `wanted` and x's dtype. Return None if the loop cannot be used. x is one of the
     operands."""
     of = x._geometry
-    if not of.numel or any([t is not None and t._device is not CPU for t in operands]):
+    if not of.numel or not all([t is None or _has_array(t) for t in operands]):
         return None
     arrays = [None if t is None else np.ascontiguousarray(t._get_array()) for t in operands]
     made = [allocate(contiguous_geometry(sizes, of.dtype), CPU) for sizes in wanted]

@@ -7,6 +7,7 @@ Source: torch/nn/init.py.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         return math.sqrt(2.0)
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise errors.wrong_value("calculate_gain", "param", "be a number or None", param)
         return math.sqrt(2.0 / (1 + slope * slope))
     if nonlinearity == "selu":
         return 3.0 / 4
@@ -145,7 +148,7 @@ def kaiming_uniform_(
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
     """Fill with uniform numbers by He's formula."""
-    if 0 in tensor.shape:
+    if _is_empty("kaiming_uniform_", tensor):
         return tensor
     bound = math.sqrt(3.0) * _he("kaiming_uniform_", tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -157,10 +160,18 @@ def kaiming_normal_(
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
     """Fill with normally distributed numbers by He's formula."""
-    if 0 in tensor.shape:
+    if _is_empty("kaiming_normal_", tensor):
         return tensor
     std = _he("kaiming_normal_", tensor, a, mode, nonlinearity)
     return normal_(tensor, 0.0, std, generator)
+
+
+def _is_empty(op: str, tensor: Tensor) -> bool:
+    """Return True, after a warning, if the tensor has no elements."""
+    is_empty = 0 in tensor.shape
+    if is_empty:
+        warnings.warn(f"{op}: 'tensor' has no elements, so nothing is initialized", stacklevel=4)
+    return is_empty
 
 
 def _he(op: str, tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:

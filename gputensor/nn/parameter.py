@@ -3,7 +3,7 @@ assigned."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..core import errors
 from ..core.arguments import flag
@@ -74,11 +74,15 @@ class _Uninitialized:
 
     cls_to_become: Any
 
-    def __new__(cls, *args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-        from .._generated.functions import empty
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        made = (self.requires_grad, self.device, self.dtype)
+        return type(self), made, vars(self) or None
 
-        given: Any = super().__new__
-        return given(cls, empty(0, device=device, dtype=dtype), *args, **kwargs)
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        kind, args, state = self.__reduce_ex__(4)
+        memo[id(self)] = copied = kind(*args)
+        vars(copied).update(state or {})
+        return copied
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Change this object to an ordinary parameter or buffer of these sizes, with undefined
@@ -102,11 +106,30 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
     cls_to_become = Parameter
 
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        made = Parameter.__new__(cls, _nothing(device, dtype), requires_grad)
+        return cast("UninitializedParameter", made)
+
 
 class UninitializedBuffer(_Uninitialized, Buffer):
     """A Buffer without sizes. The first input of its lazy module determines them."""
 
     cls_to_become = Buffer
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:  # fmt: skip
+        made = Buffer.__new__(cls, _nothing(device, dtype), persistent=persistent)
+        return cast("UninitializedBuffer", made)
+
+
+def _nothing(device: Any, dtype: Any) -> Tensor:
+    from .._generated.functions import empty
+
+    return empty(0, device=device, dtype=dtype)
 
 
 def is_lazy(param: Any) -> bool:

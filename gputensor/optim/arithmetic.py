@@ -40,7 +40,8 @@ def keep(state: State, name: str, value: Any) -> None:
     if isinstance(value, Tensor) and value.requires_grad:
         state[name] = value
     elif isinstance(before, Tensor):
-        state[name] = fresh(before).copy_(value)
+        made = fresh(before)
+        state[name] = made.copy_(value) if isinstance(value, Tensor) else made.fill_(value)
     else:
         state[name] = rounded(value, before)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.as_torch import return_types, small, stand_ins
+from gputensor.as_torch import nn_insides, return_types, small, stand_ins
 
 
 def test_operators_defined_by_name() -> None:
@@ -63,7 +63,7 @@ def test_a_prefix_goes_as_in_pytorch() -> None:
             inner = t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1))
             state = t.nn.DataParallel(inner).state_dict()
             consume(state, prefix)
-            results.append((list(state), list(state._metadata)))
+            results.append([*state, *state._metadata])
         assert results[0] == results[1]
 
 
@@ -164,3 +164,14 @@ def test_operators_defined_by_a_library() -> None:
         assert of.thrice(gt.ones(1)).tolist() == [3]
         assert small.Tag.pointwise in of.thrice.default.tags
         lib.define("tagged(Tensor x) -> Tensor", tags=(small.Tag.pt2_compliant_tag,))
+
+
+def test_the_future_of_conversions_is_that_parameters_stay() -> None:
+    future = nn_insides.OF_FUTURE
+    assert future["get_swap_module_params_on_conversion"]() is False
+    future["set_swap_module_params_on_conversion"](True)
+    assert future["get_swap_module_params_on_conversion"]() is True
+    future["set_swap_module_params_on_conversion"](False)
+    future["set_overwrite_module_params_on_conversion"](False)
+    with pytest.raises(RuntimeError, match="modules keep their Parameter objects"):
+        future["set_overwrite_module_params_on_conversion"](True)

@@ -127,6 +127,10 @@ def test_tensors_with_history_keep_their_sizes_and_leave_by_detach_only() -> Non
     x = gt.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="cannot resize"):
         x.resize_(2)
+    with pytest.raises(RuntimeError):
+        x.set_(gt.zeros(3))
+    with gt.no_grad():
+        assert x.set_(gt.ones(3)) is x and x.requires_grad
     for leave in (lambda: x.numpy(), lambda: x.__array__(), lambda: x.__dlpack__()):
         with pytest.raises((RuntimeError, BufferError), match="not require grad"):
             leave()

@@ -433,6 +433,9 @@ def test_functions_of_nn_functional_name_themselves_and_their_input() -> None:
         (lambda: F.relu(3), "relu: 'input' must be"), (lambda: F.elu_(3), "elu_: 'input' must be"),
         (lambda: F.dropout2d(3), "dropout2d: 'input' must be"),
         (lambda: F.dropout2d(gt.ones(2, 2), 2), "dropout2d: 'p' must be"),
+        (lambda: F.embedding_bag(gt.zeros(2, 3, dtype=gt.int64), gt.ones(4, 5), mode="sum",
+                                 per_sample_weights=gt.ones(6)),
+         "embedding_bag: 'per_sample_weights' must have input's sizes"),
     ):  # fmt: skip
         with pytest.raises(gt.GpuTensorError, match=f"^{said}"):
             call()  # type: ignore[no-untyped-call]

@@ -124,8 +124,8 @@ def test_modules_are_functions_of_their_parameters() -> None:
     found = gt.vmap(one)(stacked, buffers)
     for n, model in enumerate(models):
         assert close(found[n], model(data))
-    with pytest.raises(errors.GpuTensorError, match="name the module"):
-        func.functional_call(models[0], {"other": data}, data)
+    with pytest.raises(RuntimeError, match="name all parameters and buffers of Linear"):
+        func.functional_call(models[0], {"other": data}, data, strict=True)
     before = models[0].weight
     with pytest.raises(errors.GpuTensorError):
         func.functional_call(models[0], {"weight": gt.rand(2, 9)}, data)
@@ -439,3 +439,21 @@ def test_rows_of_a_jacobian_are_computed_one_by_one() -> None:
     assert close(made, 2 * gt.eye(3))
     a, b = func.jacrev(lambda x, y: (x * y, y.sum()), argnums=(0, 1), chunk_size=1)(v, 2 * v)
     assert close(a[0], (2 * v).diag()) and close(b[1], gt.ones(3)) and close(b[0], gt.zeros(3))
+
+
+@pytest.mark.filterwarnings("ignore:vmap")
+def test_gradients_of_margin_losses_are_mapped() -> None:
+    """These losses read the operands' arrays in compiled loops. In vmap there are no arrays."""
+    multilabel_margin_loss = gt.nn.functional.multilabel_margin_loss
+    x, targets = gt.rand(3, 2, 4), gt.tensor([[1, 2, -1, 0], [0, -1, 3, 3]])
+    loss = gt.func.grad(lambda a: multilabel_margin_loss(a, targets))
+    assert gt.allclose(gt.vmap(loss)(x), gt.stack([loss(a) for a in x]))
+    each = gt.stack([targets, targets.flip(0), targets])
+    found = gt.vmap(multilabel_margin_loss)(x, each)
+    assert gt.allclose(found, gt.stack([multilabel_margin_loss(a, t) for a, t in zip(x, each)]))
+
+
+def test_convolutions_of_no_samples_are_mapped() -> None:
+    empty, filters = gt.ones(0, 2, 4, 4), gt.ones(3, 5, 2, 3, 3)
+    found = gt.vmap(lambda w: gt.nn.functional.conv2d(empty, w))(filters)
+    assert found.shape == (3, 0, 5, 2, 2)

@@ -245,6 +245,12 @@ def test_lists_grow_and_shrink(kind: Any) -> None:
     assert listed.insert(1, c) is listed and listed[1] is c
     assert listed.pop() is b and listed.pop(0) is a and list(listed) == [c, b, a]
     assert list(listed._modules) == ["0", "1", "2"]
+    with pytest.raises(TypeError, match="insert: 'module' must be a Module"):
+        listed.insert(1, [a])
+    assert list(listed) == [c, b, a]
+    if kind is nn.Sequential:
+        with pytest.raises(IndexError, match=r"insert: 'index' must be in \[-3, 3\]"):
+            listed.insert(4, a)
 
 
 def test_modules_of_fixed_options_read_as_if_written_out() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 from typing import Any
 
 import pytest
@@ -56,7 +59,12 @@ def test_without_gradients_of_inputs_the_hook_comes_with_those_of_results() -> N
     linear, seen = nn.Linear(2, 1), []
     linear.register_full_backward_hook(lambda m, given, got: seen.append((given, got[0].tolist())))
     linear(gt.ones(3, 2)).sum().backward()
-    assert seen == [((), [[1.0], [1.0], [1.0]])] and linear.weight.grad.tolist() == [[3.0, 3.0]]
+    assert seen == [((None,), [[1.0]] * 3)] and linear.weight.grad.tolist() == [[3.0, 3.0]]
+    linear.register_full_backward_hook(lambda m, given, got: (None,))
+    linear(gt.ones(3, 2)).sum().backward()
+    linear.register_full_backward_hook(lambda m, given, got: (got[0],))
+    with pytest.raises(RuntimeError, match="return None"):
+        linear(gt.ones(3, 2)).sum().backward()
 
 
 def test_results_in_tuples_lists_and_dicts_keep_their_type() -> None:
@@ -79,8 +87,26 @@ def test_results_in_tuples_lists_and_dicts_keep_their_type() -> None:
         assert [[g.item() for g in got] for got in seen] == [[1.0, 5.0]]
     module = Many(lambda a, b: "text")
     module.register_full_backward_hook(lambda m, given, got: None)
-    with pytest.raises(TypeError, match="Many: 'forward' must return tensors"):
-        module(x)
+    with pytest.warns(UserWarning, match="no backward hook of Many is called"):
+        assert module(x) == "text"
+
+
+def test_a_handle_is_copied_and_stored_with_its_module() -> None:
+    net = nn.Linear(1, 1)
+    net.handle = net.register_forward_hook(_doubled)
+    assert net.handle.id in net.handle.hooks_dict_ref()
+    for made in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        made.handle.remove()
+        assert not made._forward_hooks and len(net._forward_hooks) == 1
+    left = net.handle
+    del net
+    gc.collect()
+    assert left.hooks_dict_ref() is None
+    pickle.loads(pickle.dumps(left)).remove()
+
+
+def _doubled(module: Any, args: Any, result: gt.Tensor) -> gt.Tensor:
+    return result * 2
 
 
 def test_a_wrong_number_of_gradients_is_refused() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 from collections import OrderedDict
 from typing import Any
 
@@ -95,3 +98,60 @@ def test_nothing_is_copied_before_all_names_and_shapes_are_checked() -> None:
     with pytest.raises(errors.ArgumentError, match="1.weight"):
         model.load_state_dict(state)
     assert model[0].running_mean.equal(before)
+
+
+class Old(nn.Linear):
+    """Gives a module of an earlier version an attribute that it lacks."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"scale": 1.0, **state})
+
+
+def test_a_class_restores_a_pickle_of_an_earlier_version() -> None:
+    module = Old(2, 2)
+    for made in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
+        assert made.scale == 1.0 and gt.equal(made.weight, module.weight)
+
+
+def test_a_method_without_persistent_registers_a_buffer() -> None:
+    class Logged(nn.Module):
+        def register_buffer(self, name: str, tensor: Any) -> None:  # type: ignore[override]
+            super().register_buffer(name + "_", tensor)
+
+    module = Logged()
+    module.seen = nn.Buffer(gt.ones(1))
+    assert [*module._buffers] == ["seen_"]
+
+
+def test_a_class_that_only_sets_extra_state_misses_it() -> None:
+    class Reads(nn.Module):
+        def set_extra_state(self, state: Any) -> None:
+            self.seen = state
+
+    module = Reads()
+    with pytest.raises(RuntimeError, match="missing _extra_state"):
+        module.load_state_dict(module.state_dict())
+    module.load_state_dict({"_extra_state": 3})
+    assert module.seen == 3
+
+
+def test_values_are_not_copied_to_the_meta_device() -> None:
+    module, state = nn.Linear(1, 1, bias=False, device="meta"), {"weight": gt.ones(1, 1)}
+    with pytest.warns(UserWarning, match="'weight' is on the meta device, so its values are not"):
+        module.load_state_dict(state)
+    module.load_state_dict(state, assign=True)
+    assert module.weight.tolist() == [[1.0]]
+
+
+def test_a_norm_on_the_meta_device_counts_from_zero() -> None:
+    norm = nn.BatchNorm1d(2, device="meta")
+    state = {name: gt.ones(2) for name in ("weight", "bias", "running_mean", "running_var")}
+    norm.load_state_dict(state, assign=True)
+    assert norm.num_batches_tracked.item() == 0
+
+
+def test_loading_leaves_no_reference_cycles() -> None:
+    net, state = network(), network().state_dict()
+    gc.collect()
+    net.load_state_dict(state)
+    assert gc.collect() == 0

@@ -10,6 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.kernels.cuda import reduce_lists_launch
+from gputensor import nn
 from gputensor.nn import utils
 from gputensor.nn.utils import gradients, lists
 
@@ -71,7 +72,7 @@ def test_skip_init() -> None:
     lambda: utils.weight_norm(gt.nn.ReLU()),
     lambda: utils.remove_weight_norm(gt.nn.Linear(1, 1)),
     lambda: utils.parametrizations.orthogonal(gt.nn.Linear(2, 2), orthogonal_map="qr"),
-    lambda: utils.stateless.functional_call(gt.nn.Linear(1, 1), {"what": gt.zeros(1)}),
+    lambda: utils.stateless.functional_call(gt.nn.Linear(1, 1), {"bias": 1.0}),
     lambda: utils.fuse_conv_bn_eval(gt.nn.Conv1d(1, 1, 1), gt.nn.BatchNorm1d(1)),
     lambda: utils.fuse_conv_bn_weights(gt.ones(()), *[gt.ones(())] * 3, 1e-5, None, None),
     lambda: utils.fuse_conv_bn_weights(gt.ones(1), *[gt.ones(1)] * 3, 1e-5, None, None, True),
@@ -147,3 +148,35 @@ def test_lengths_may_be_any_integers(lengths) -> None:
     assert packed.batch_sizes.tolist() == [2, 2, 1]
     with pytest.raises(TypeError, match="'lengths' must hold integers"):
         rnn.pack_padded_sequence(gt.ones(2, 3), [3.0, 2.0], batch_first=True)
+
+
+def test_packed_sequences_are_cast_and_keep_themselves() -> None:
+    packed = rnn.pack_sequence([gt.ones(2), gt.ones(3)], enforce_sorted=False)
+    assert packed.to("cpu") is packed and packed.cpu() is packed and packed.float() is packed
+    for name in ("double", "half", "long", "int", "short", "char", "byte"):
+        made = getattr(packed, name)()
+        assert made.data.dtype is getattr(packed.data, name)().dtype
+        assert made.batch_sizes.dtype is made.sorted_indices.dtype is gt.int64
+    assert not packed.is_pinned()
+
+
+def test_initialization_of_empty_tensors_warns() -> None:
+    for fill in (nn.init.kaiming_uniform_, nn.init.kaiming_normal_):
+        empty = gt.empty(0, 3)
+        with pytest.warns(UserWarning, match=f"{fill.__name__}: 'tensor' has no elements"):
+            assert fill(empty) is empty
+    for param in (True, [1]):
+        with pytest.raises((ValueError, TypeError), match="'param' must be a number or None"):
+            nn.init.calculate_gain("leaky_relu", param)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weight_norm_loads_states_of_the_older_function() -> None:
+    old = nn.Sequential(utils.weight_norm(nn.Linear(2, 3)))
+    new = nn.Sequential(utils.parametrizations.weight_norm(nn.Linear(2, 3)))
+    state = old.state_dict()
+    assert "0.weight_g" in state
+    new.load_state_dict(state)
+    x = gt.ones(1, 2)
+    assert gt.allclose(new(x), old(x)) and "0.weight_g" in state
+    new.load_state_dict(new.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_schedule_resumes_from_its_state() -> None:
 
 def test_functions_are_not_in_a_state() -> None:
     state = schedules.LambdaLR(sgd(), lambda n: 1.0).state_dict()
-    assert "lr_lambdas" not in state and "optimizer" not in state and state["last_epoch"] == 0
+    assert state["lr_lambdas"] == [None] and "optimizer" not in state and state["last_epoch"] == 0
 
 
 @pytest.mark.parametrize(
@@ -180,3 +181,105 @@ def test_schedulers_count_their_steps() -> None:
     schedule = schedules.StepLR(sgd(), 2)
     schedule.step()
     assert schedule._step_count == schedule.state_dict()["_step_count"] == 2
+
+
+def _sgd(rate: Any = 1.0) -> gt.optim.SGD:
+    return gt.optim.SGD([gt.ones(1, requires_grad=True)], lr=rate)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o, n: schedules.ExponentialLR(o, 0.5, last_epoch=n),
+        lambda o, n: schedules.CosineAnnealingLR(o, 5, 0.1, last_epoch=n),
+        lambda o, n: schedules.LinearLR(o, 0.5, total_iters=5, last_epoch=n),
+        lambda o, n: schedules.PolynomialLR(o, 5, last_epoch=n),
+        lambda o, n: schedules.MultiplicativeLR(o, lambda step: 0.5, last_epoch=n),
+    ],
+)
+def test_a_resumed_schedule_keeps_the_present_rate(make: Any) -> None:
+    optimizer = _sgd()
+    first = make(optimizer, -1)
+    rates = []
+    for _ in range(4):
+        optimizer.step()
+        first.step()
+        rates.append(first.get_last_lr()[0])
+    optimizer.param_groups[0]["lr"] = rates[1]
+    resumed = make(optimizer, 1)
+    assert resumed.last_epoch == 2 and resumed.get_last_lr() == [rates[1]]
+    resumed.step()
+    assert resumed.get_last_lr()[0] == pytest.approx(rates[2])
+
+
+class Halved:
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, step: float) -> float:
+        return self.by**step
+
+
+def test_states_have_the_attributes_of_callable_objects() -> None:
+    function = schedules.LambdaLR(_sgd(), lambda step: 0.5**step)
+    function.load_state_dict(function.state_dict())
+    function.step()
+    assert function.get_last_lr() == [0.5]
+    state = schedules.LambdaLR(_sgd(), Halved(0.25)).state_dict()
+    other = schedules.LambdaLR(_sgd(), Halved(0.5))
+    other.load_state_dict(state)
+    other.step()
+    assert other.get_last_lr() == [0.25]
+    cyclic = schedules.CyclicLR(_sgd(), 1, 2, 1, scale_fn=lambda x: 0.5, cycle_momentum=False)
+    cyclic.load_state_dict({**cyclic.state_dict(), "_scale_fn_custom": None})
+    cyclic.step()
+    assert cyclic.get_last_lr() == [1.5]
+
+
+def test_a_group_that_was_added_later_has_a_lower_bound() -> None:
+    for bound, is_refused in ((0.5, False), ([0.5], True)):
+        optimizer = _sgd()
+        plateau = schedules.ReduceLROnPlateau(optimizer, factor=0.1, patience=0, min_lr=bound)
+        optimizer.add_param_group({"params": [gt.ones(1, requires_grad=True)], "lr": 2.0})
+        plateau.step(1.0)
+        if is_refused:
+            with pytest.raises(RuntimeError, match="'min_lr' must be one number, or 2"):
+                plateau.step(2.0)
+        else:
+            plateau.step(2.0)
+            assert plateau.get_last_lr() == [0.5, 0.5]
+
+
+def test_a_sequence_contains_a_chain() -> None:
+    optimizer = _sgd()
+    parts = [
+        schedules.ConstantLR(optimizer, 0.1, 5),
+        schedules.LinearLR(optimizer, 0.5, total_iters=5),
+    ]
+    after = schedules.ConstantLR(optimizer, 0.5, 5)
+    chain = schedules.ChainedScheduler(parts)
+    sequence = schedules.SequentialLR(optimizer, [chain, after], [2])
+    rates = [optimizer.param_groups[0]["lr"]]
+    for _ in range(3):
+        optimizer.step()
+        sequence.step()
+        rates.append(sequence.get_last_lr()[0])
+    assert rates == pytest.approx([0.05, 0.06, 0.5, 0.5])
+
+
+def test_tensors_that_a_schedule_was_made_with_may_change() -> None:
+    low, high = gt.tensor(0.125), gt.tensor(0.25)
+    cyclic = schedules.CyclicLR(_sgd(low), low, high, cycle_momentum=False)
+    low.mul_(2)
+    high.mul_(2)
+    assert [float(x) for x in (*cyclic.base_lrs, *cyclic.max_lrs)] == [0.125, 0.25]
+
+
+def test_factors_have_bounds() -> None:
+    for call in (
+        lambda: schedules.LinearLR(_sgd(), 0.0), lambda: schedules.LinearLR(_sgd(), 1.1),
+        lambda: schedules.LinearLR(_sgd(), 0.5, 1.5),
+        lambda: schedules.OneCycleLR(_sgd(), 1.0, 10, pct_start=1.5, cycle_momentum=False),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"must be in .*1\]"):
+            call()

@@ -475,3 +475,14 @@ def test_options_of_a_users_formula_are_not_checked() -> None:
     optimizer = Three([gt.nn.Parameter(gt.ones(1))])
     optimizer.step()
     assert optimizer.state_dict()["state"]["shared"].tolist() == [1.0]
+
+
+def test_numbers_of_a_state_may_be_tensors() -> None:
+    p = gt.ones(1, requires_grad=True)
+    optimizer = gt.optim.ASGD([p], lr=0.5)
+    p.grad = gt.ones(1)
+    optimizer.step()
+    optimizer.state[p]["eta"] = gt.tensor(0.5)
+    optimizer.step()
+    assert isinstance(optimizer.state[p]["eta"], gt.Tensor)
+    assert float(optimizer.state[p]["eta"]) == pytest.approx(0.5, abs=1e-3)

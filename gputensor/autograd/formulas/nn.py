@@ -274,9 +274,11 @@ def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tenso
     """Return the elements of `grad` at the indices of the maxima."""
     sizes = indices._geometry.sizes
     before = sizes[: len(sizes) - count]
-    flat = (*before, -1 if indices._geometry.numel else 0)
-    found = calls.gather(calls.reshape(grad, (*before, -1)), -1, calls.reshape(indices, flat))
-    return calls.reshape(found, sizes)
+    planes = [
+        calls.reshape(x, (*before, math.prod(x._geometry.sizes[len(before) :])))
+        for x in (grad, indices)
+    ]
+    return calls.reshape(calls.gather(planes[0], -1, planes[1]), sizes)
 
 
 # --- grids ----------------------------------------------------------------------------------------

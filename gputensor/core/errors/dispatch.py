@@ -394,5 +394,10 @@ def vmap_randomness(op: str) -> DispatchError:
     )
 
 
+def no_backward_hooks(module: str, result: object) -> str:
+    rule = "'forward' must return a tensor or a tuple of tensors"
+    return f"no backward hook of {module} is called: {rule} (got {type(result).__name__})"
+
+
 def hook_silenced(error: Exception) -> str:
     return f"a forward hook raised {type(error).__name__} while another error was raised: {error}"

@@ -24,7 +24,7 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
     channels = _as_channels(level, x)
     filters = weight.value.flatten(0, 1)
     made = call(entry.operator, channels, filters, None, *rest, groups * size)
-    made = made.reshape(samples, size, -1, *made._geometry.sizes[2:]).transpose(0, 1)
+    made = made.unflatten(1, (size, -1)).transpose(0, 1)
     result = batched(level, made)
     return result if bias is None else result + bias.reshape(-1, *(1,) * (x._geometry.ndim - 2))
 

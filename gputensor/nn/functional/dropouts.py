@@ -3,6 +3,8 @@ dropout functions are operators: rows of native_functions.yaml with a field `nn`
 
 from __future__ import annotations
 
+import warnings
+
 from ..._generated import calls
 from ...core import errors
 from ...core.arguments import flag
@@ -25,8 +27,16 @@ def dropout1d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Apply dropout to whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Apply dropout to whole channels of (N, C, D, H, W) or (C, D, H, W).
+
+    Warns about other numbers of dimensions. The first two dimensions are then sample and channel.
+    """
     try:
+        if isinstance(input, Tensor) and input.ndim not in (4, 5):
+            got = errors.describe(input)
+            message = f"dropout3d: 'input' should have 4 or 5 dimensions (got {got})"
+            warnings.warn(message, stacklevel=2)
+            return _of_channels("dropout3d", input, p, training, inplace, input.ndim - 1)
         return _of_channels("dropout3d", input, p, training, inplace, 4)
     except Exception as error:
         return _refuse(error, "dropout3d", dropout3d, locals())

@@ -47,6 +47,9 @@ def embedding_bag(
         rows, each = input._geometry.sizes
         offsets = calls.mul_Tensor(calls.arange(rows, None, None, input._device, None), each)
         if per_sample_weights is not None:
+            if per_sample_weights.shape != input.shape:
+                rule = "have input's sizes"
+                raise errors.wrong_shape(op, "per_sample_weights", rule, per_sample_weights)
             per_sample_weights = calls.reshape(per_sample_weights, (rows * each,))
     elif offsets is None:
         raise errors.must(op, "offsets", "be given for a 1-d input", offsets)

@@ -53,6 +53,8 @@ class _Numbered(Module):
         return self
 
     def insert(self, index: int, module: Module) -> Self:
+        if module is not None and not isinstance(module, Module):
+            raise errors.wrong_type("insert", "module", "be a Module", module)
         kept = list(self._modules.values())
         kept.insert(index, module)
         self._modules.clear()
@@ -89,6 +91,14 @@ class Sequential(_Numbered):
         for module in self:
             found = module(found)
         return found
+
+    def insert(self, index: int, module: Module) -> Self:
+        """Insert a module before the module at `index`. Raises: IndexRangeError for an index that
+        is out of range."""
+        count = len(self)
+        if not -count <= index <= count:
+            raise errors.wrong_index("insert", "index", f"be in [{-count}, {count}]", index)
+        return super().insert(index, module)
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):

@@ -7,6 +7,7 @@ from inspect import Parameter, Signature
 from typing import Any, ClassVar, dataclass_transform
 
 from ...core import errors
+from ...core.arguments import real
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from .module import Module
@@ -354,6 +355,11 @@ class _Dropout(Fixed):
 
     p: float = 0.5
     inplace: bool = False
+
+    def _complete(self) -> None:
+        name = type(self).__name__
+        if not 0 <= real(name, "p", self.p) <= 1:
+            raise errors.wrong_value(name, "p", "be in [0, 1]", self.p)
 
     def forward(self, input: Tensor) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)

@@ -1,6 +1,6 @@
 """Hooks of modules: functions called before and after `forward`, the backward pass, `state_dict`
-and `load_state_dict`. The methods `get_extra_state` and `set_extra_state`, by which a class stores
-further state, are here too.
+and `load_state_dict`. The methods `get_extra_state`, `set_extra_state` and `__setstate__`, by which
+a class stores and restores further state, are here too.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -147,6 +147,11 @@ class Hooks:
         """Restore the state that `get_extra_state` returned. Called by `load_state_dict`."""
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the attributes from a pickle. A class that overrides this method calls super()
+        after it has changed attributes of earlier versions."""
+        vars(self).update(state)
+
     def _hook(
         self, kind: str, hook: Any, prepend: bool = False, flag: int = False
     ) -> RemovableHandle:
@@ -267,20 +272,19 @@ class BackwardHooks:
         self.before: list[Any] = [hook for hook, _ in module._hooks("_backward_pre_hooks")]
         self.after: list[Any] = [hook for hook, _ in module._hooks("_backward_hooks")]
         self.grad_output: tuple[Any, ...] = ()
-        self.has_inputs: bool = False
+        # grad_input where no input requires grad. None where an input requires grad.
+        self.without_inputs: tuple[None, ...] | None = None
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments, passed through an autograd node that calls the hooks with the
         arguments' gradients."""
-        made, self.has_inputs = self._through(args, self._computed)
+        made, has_inputs = self._through(args, self._computed)
+        self.without_inputs = None if has_inputs else (None,) * len(args)
         return made
 
     def outputs(self, result: Any) -> Any:
         """Return the result, passed through an autograd node that calls the hooks with the result's
-        gradients.
-
-        Raises: ArgumentTypeError for a result that is neither a tensor nor a tuple, list or dict.
-        """
+        gradients. Warn about a result that is neither a tensor nor a tuple, list or dict."""
         if isinstance(result, Tensor):
             return self._through((result,), self._given)[0][0]
         if isinstance(result, (tuple, list)):
@@ -290,10 +294,9 @@ class BackwardHooks:
             return type(result)(made)
         if isinstance(result, dict):
             return type(result)(zip(result, self._through(tuple(result.values()), self._given)[0]))
-        raise errors.wrong_type(
-            type(self.module).__name__, "forward", "return tensors, as a backward hook needs",
-            result,
-        )  # fmt: skip
+        message = errors.no_backward_hooks(type(self.module).__name__, result)
+        warnings.warn(message, stacklevel=3)
+        return result
 
     def _through(
         self, values: tuple[Any, ...], take: Callable[[tuple[Any, ...]], tuple[Any, ...]]
@@ -318,9 +321,10 @@ class BackwardHooks:
         for hook in self.before:
             grads = self._replaced("grad_output", hook(self.module, grads), grads)
         self.grad_output = grads
-        if not self.has_inputs:  # no gradient reaches the inputs, so call the hooks now
+        nothing = self.without_inputs
+        if nothing is not None:  # no gradient reaches the inputs, so call the hooks now
             for hook in self.after:
-                if hook(self.module, (), grads) is not None:
+                if hook(self.module, nothing, grads) not in (None, nothing):
                     rule = "return None where no input requires grad"
                     raise errors.must(type(self.module).__name__, "backward hook", rule, hook)
         return grads

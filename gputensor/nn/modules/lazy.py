@@ -20,12 +20,48 @@ class LazyModuleMixin(Module):
     """A mixin for lazy modules: the first input determines the sizes of the parameters. A lazy
     class lists the mixin first among its base classes.
 
-    A subclass sets `cls_to_become`, the module's class after the first input, and `_size`, the name
-    of the attribute that the first input determines. `_shaped` returns the sizes of uninitialized
-    parameters.
+    A subclass assigns an UninitializedParameter or UninitializedBuffer to each attribute whose size
+    is unknown, and its `initialize_parameters` materializes them. `cls_to_become` is the module's
+    class after the first input; with None, the module keeps its class.
     """
 
-    cls_to_become: ClassVar[type[Module]]
+    cls_to_become: ClassVar[type[Module] | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._initialize_hook = self.register_forward_pre_hook(_infer, with_kwargs=True)
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Materialize the parameters and buffers. The arguments are those of the first forward.
+
+        Raises: NotImplementedError unless a subclass defines it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no initialize_parameters")
+
+    def has_uninitialized_params(self) -> bool:
+        """Return True if a parameter or buffer of this module has no sizes yet."""
+        own = [*self._parameters.values(), *self._buffers.values()]
+        return any(is_lazy(x) for x in own)
+
+
+def _infer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    module.initialize_parameters(*args, **kwargs)
+    if module.has_uninitialized_params():
+        rule = "materialize all parameters and buffers"
+        raise errors.must(type(module).__name__, "initialize_parameters", rule, module)
+    module._initialize_hook.remove()
+    del module._initialize_hook
+    if module.cls_to_become is not None:
+        module.__class__ = module.cls_to_become
+
+
+class _Lazy(LazyModuleMixin):
+    """Base class of the lazy modules below.
+
+    _size: the name of the attribute that the first input determines. `_shaped` returns the sizes of
+    uninitialized parameters.
+    """
+
     _size: ClassVar[str]
     _channel: ClassVar[int] = 1  # the dimension of the input whose size is read
 
@@ -38,16 +74,9 @@ class LazyModuleMixin(Module):
                 self._buffers[name] = UninitializedBuffer(device=device, dtype=dtype)
             else:
                 self._parameters[name] = UninitializedParameter(device=device, dtype=dtype)
-        handle = self.register_forward_pre_hook(_infer, with_kwargs=True)
-        object.__setattr__(self, "_inference", handle)
-
-    def has_uninitialized_params(self) -> bool:
-        """Return True if a parameter or buffer of this module has no sizes yet."""
-        own = [*self._parameters.values(), *self._buffers.values()]
-        return any(is_lazy(x) for x in own)
 
     @declares(input="Tensor", first=True)
-    def initialize_parameters(self, input: Tensor) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Give uninitialized parameters sizes that fit the input, and initial values."""
         if not input.ndim:
             raise errors.wrong_shape(type(self).__name__, "input", "have a dimension", input)
@@ -63,6 +92,13 @@ class LazyModuleMixin(Module):
             if hasattr(self, "reset_running_stats"):
                 self.reset_running_stats()
 
+    def reset_parameters(self) -> None:
+        """Fill the parameters as the module's later class does. Do nothing while their sizes are
+        unknown."""
+        if getattr(self, self._size) and not self.has_uninitialized_params():
+            later: Any = super()
+            later.reset_parameters()
+
     def _channel_of(self, input: Tensor) -> int:
         return self._channel
 
@@ -70,18 +106,7 @@ class LazyModuleMixin(Module):
         raise NotImplementedError
 
 
-def _infer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    args = (*args, *kwargs.values())
-    if len(args) != 1 or not isinstance(args[0], Tensor):
-        rule = "be one Tensor, as sizes are read from it"
-        raise errors.wrong_type(type(module).__name__, "input", rule, args[:1] or None)
-    module.initialize_parameters(*args)
-    module._inference.remove()
-    del module._inference
-    module.__class__ = module.cls_to_become
-
-
-class LazyLinear(LazyModuleMixin, linear.Linear):
+class LazyLinear(_Lazy, linear.Linear):
     """Linear that reads in_features from its first input."""
 
     cls_to_become: ClassVar[Any] = linear.Linear
@@ -99,7 +124,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         return (self.out_features, self.in_features)[: 2 if name == "weight" else 1]
 
 
-class _LazyConv(LazyModuleMixin, conv._Conv):
+class _LazyConv(_Lazy, conv._Conv):
     """A convolution that reads in_channels from its first input."""
 
     _size = "in_channels"
@@ -152,7 +177,7 @@ class _LazyConvTranspose(_LazyConv):
         self._begin(out_channels)
 
 
-class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
+class _LazyNorm(_Lazy, norm._BatchNorm):
     """A norm that reads num_features from its first input."""
 
     _size = "num_features"

@@ -102,7 +102,7 @@ class Module(Hooks):
             self._release(name, "_modules")
             slots["_modules"][name] = registered(self, "_modules", name, value)
         elif isinstance(value, Buffer):
-            self.register_buffer(name, value, value.persistent)
+            self.register_buffer(name, value, *([] if value.persistent else [False]))
         elif name in slots["_parameters"]:
             if value is not None:
                 rule = "be a Parameter or None, as it was one"

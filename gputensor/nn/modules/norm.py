@@ -76,7 +76,9 @@ class _BatchNorm(_Affine):
         added."""
         name = prefix + "num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
-            state_dict.setdefault(name, self.num_batches_tracked)
+            count = self.num_batches_tracked
+            count = zeros((), dtype=int64) if count is None or count.is_meta else count
+            state_dict.setdefault(name, count)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
     def _check_input_dim(self, input: Tensor) -> None:

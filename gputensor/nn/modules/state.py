@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -58,12 +59,8 @@ def save_own(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool
     """Implement Module._save_to_state_dict."""
     for name, value in module._saved():
         found[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
-    if _has_extra(module):
+    if type(module).get_extra_state is not Hooks.get_extra_state:
         found[prefix + EXTRA] = module.get_extra_state()
-
-
-def _has_extra(module: Module) -> bool:
-    return type(module).get_extra_state is not Hooks.get_extra_state
 
 
 # --- loading ------------------------------------------------------------------------------------
@@ -83,20 +80,8 @@ def load_state(
     unexpected: list[str] = []
     wrong: list[str] = []
     copies: list[Callable[[], None]] = []
-    metadata = getattr(state_dict, "_metadata", {})
-
-    def load(module: Module, given: dict[str, Any], prefix: str) -> None:
-        local = {**metadata.get(prefix.removesuffix("."), {}), "assign_to_params_buffers": assign}
-        if not _copies_at_once(module):
-            local[_WAITING] = copies
-        module._load_from_state_dict(given, prefix, local, True, missing, unexpected, wrong)
-        for name, child in module._modules.items():
-            if child is not None:
-                below = f"{prefix}{name}."
-                load(child, {k: v for k, v in given.items() if k.startswith(below)}, below)
-
     with autograd.no_grad():
-        load(root, OrderedDict(state_dict), "")
+        _load_tree(root, state_dict, assign, copies, (missing, unexpected, wrong))
         result = IncompatibleKeys(missing, unexpected)
         listeners = [x for _, x in root.named_modules() if x._load_state_dict_post_hooks]
         if strict and not listeners:
@@ -112,9 +97,34 @@ def load_state(
             if hook(module, result) is not None:
                 rule = "return None; it changes the lists that it gets"
                 raise errors.must("load_state_dict", "post hook", rule, hook)
-    if strict and (left := _unmatched(result)):
-        raise _refused(root, left)
+    if strict and (names := _unmatched(result)):
+        raise _refused(root, names)
     return result
+
+
+def _load_tree(
+    root: Module, state_dict: Mapping[str, Any], assign: bool, copies: list[Callable[[], None]],
+    lists: tuple[list[str], list[str], list[str]],
+) -> None:  # fmt: skip
+    """Load the entries of all modules. copies: a list to which the copies that wait are added.
+    lists: the names that are missing, unexpected and wrong.
+
+    This is a loop, because a local function that calls itself would be a reference cycle that keeps
+    the tensors.
+    """
+    metadata = getattr(state_dict, "_metadata", {})
+    left: list[tuple[Module, dict[str, Any], str]] = [(root, OrderedDict(state_dict), "")]
+    while left:
+        module, given, prefix = left.pop()
+        local = {**metadata.get(prefix.removesuffix("."), {}), "assign_to_params_buffers": assign}
+        if not _copies_at_once(module):
+            local[_WAITING] = copies
+        module._load_from_state_dict(given, prefix, local, True, *lists)
+        for name, child in reversed(module._modules.items()):
+            if child is not None:
+                below = f"{prefix}{name}."
+                own = {k: v for k, v in given.items() if k.startswith(below)}
+                left.append((child, own, below))
 
 
 def _copies_at_once(module: Module) -> bool:
@@ -145,12 +155,17 @@ def load_own(
             missing.append(prefix + name)
             continue
         x = _tensor(prefix + name, given[prefix + name])
-        if not is_lazy(x) and not is_lazy(value) and value.shape != x.shape:
+        if is_lazy(x) and not is_lazy(value):
+            wrong.append(f"{prefix}{name} without sizes, of a lazy module")
+        elif not is_lazy(x) and not is_lazy(value) and value.shape != x.shape:
             wrong.append(f"{prefix}{name} {tuple(x.shape)}")
         elif not is_lazy(x):
+            if value.is_meta and not x.is_meta and not assign:
+                message = f"load_state_dict: '{prefix}{name}' is on the meta device, so its values"
+                warnings.warn(f"{message} are not copied; pass assign=True", stacklevel=2)
             copies.append(partial(_take, module, name, value, x, assign))
     own_names = {*own}
-    if _has_extra(module):
+    if type(module).set_extra_state is not Hooks.set_extra_state:
         own_names.add(EXTRA)
         if prefix + EXTRA in given:
             copies.append(partial(module.set_extra_state, given[prefix + EXTRA]))

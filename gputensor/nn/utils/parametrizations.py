@@ -5,6 +5,7 @@ Source: torch/nn/utils/parametrizations.py.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import linalg
@@ -49,7 +50,17 @@ class _WeightNorm(Module):
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Parametrize a tensor by a direction and by magnitudes, one for each index of `dim`. With
     dim=None there is one magnitude."""
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module._register_load_state_dict_pre_hook(partial(_rename_old, name))
+    return module
+
+
+def _rename_old(name: str, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    """Rename the entries of the older function `nn.utils.weight_norm` in a state dict."""
+    old = [f"{prefix}{name}_{part}" for part in "gv"]
+    if all(key in state_dict for key in old):
+        for n, key in enumerate(old):
+            state_dict[f"{prefix}parametrizations.{name}.original{n}"] = state_dict.pop(key)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:

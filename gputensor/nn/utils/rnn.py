@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..._generated.functions import cat, stack
 from ...core import errors, lazy
-from ...core.dtype import int64
+from ...core.dtype import float16, float32, float64, int8, int16, int32, int64, uint8
 from ...exchange.construct import tensor
 from ...tensor.tensor import Tensor
 from .. import functional as F
@@ -49,28 +49,51 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """Move or cast `data`. The indices move to the same device."""
+        """Move or cast `data`. The indices move to the same device. Return this object if `data`
+        does not change."""
         data = self.data.to(*args, **kwargs)
+        if data is self.data:
+            return self
         indices = [x if x is None else x.to(device=data.device) for x in self[2:]]
         return type(self)(data, self.batch_sizes, *indices)
 
     def cpu(self) -> PackedSequence:
         return self.to(device="cpu")
 
-    def cuda(self, *args: Any) -> PackedSequence:
-        return self.to(device=args[0] if args else "cuda")
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        device = args[0] if args else kwargs.get("device")
+        return self.to(device="cuda" if device is None else device)
 
     def double(self) -> PackedSequence:
-        return self._with(self.data.double())
+        return self.to(dtype=float64)
 
     def float(self) -> PackedSequence:
-        return self._with(self.data.float())
+        return self.to(dtype=float32)
 
     def half(self) -> PackedSequence:
-        return self._with(self.data.half())
+        return self.to(dtype=float16)
 
-    def _with(self, data: Tensor) -> PackedSequence:
-        return type(self)(data, *self[1:])
+    def long(self) -> PackedSequence:
+        return self.to(dtype=int64)
+
+    def int(self) -> PackedSequence:
+        return self.to(dtype=int32)
+
+    def short(self) -> PackedSequence:
+        return self.to(dtype=int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(dtype=int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(dtype=uint8)
+
+    def pin_memory(self) -> PackedSequence:
+        indices = [x if x is None else x.pin_memory() for x in self[2:]]
+        return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
+
+    def is_pinned(self) -> bool:
+        return bool(self.data.is_pinned())
 
     @property
     def is_cuda(self) -> bool:

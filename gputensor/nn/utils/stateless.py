@@ -5,7 +5,7 @@ Source: torch/nn/utils/stateless.py, torch/nn/utils/_named_member_accessor.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core import errors, lazy
@@ -15,25 +15,61 @@ from ..modules.module import Module
 __all__ = ["functional_call"]
 
 
-def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return a dict that maps each name, relative to `module`, to (dict, key). The item `dict[key]`
-    is the parameter or buffer of this name."""
-    found = {}
-    for path, below in module.named_modules(remove_duplicate=False):
-        for kind in (below._parameters, below._buffers):
-            for name in kind:
-                found[f"{path}.{name}" if path else name] = kind, name
+_ABSENT: Any = object()
+
+
+def _swap(module: Module, path: str, value: Any) -> Any:
+    """Set the parameter, buffer or attribute at a path and return its previous value. _ABSENT
+    stands for an attribute that does not exist."""
+    parent, _, name = path.rpartition(".")
+    below = module.get_submodule(parent)
+    kinds: tuple[dict[str, Any], ...] = (below._parameters, below._buffers)
+    kind = next((kind for kind in kinds if name in kind), None)
+    before = getattr(below, name, _ABSENT) if kind is None else kind[name]
+    if before is not None and before is not _ABSENT and not isinstance(before, Tensor):
+        raise errors.wrong_type("functional_call", path, "be a tensor of the module", before)
+    if value is _ABSENT:
+        delattr(below, name)
+    elif kind is None:
+        setattr(below, name, value)
+    else:
+        kind[name] = value
+    return before
+
+
+def _named(module: Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield each name of each parameter and buffer."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _tied(given: Mapping[str, Any], module: Module) -> dict[str, Any]:
+    """Return `given` with additional entries. If the module has a tensor of `given` under several
+    names, each of these names gets an entry.
+
+    Raises: ArgumentValueError if `given` has different values for names of the same tensor.
+    """
+    names: dict[int, list[str]] = {}
+    for path, x in _named(module):
+        names.setdefault(id(x), []).append(path)
+    found = dict(given)
+    for paths in names.values():
+        values = {id(given[path]): given[path] for path in paths if path in given}
+        if len(values) > 1:
+            rule = f"have one value for {', '.join(paths)}, which are tied"
+            raise errors.wrong_value("functional_call", "parameters_and_buffers", rule, len(values))
+        for value in values.values():
+            found.update(dict.fromkeys(paths, value))
     return found
 
 
-def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` with additional entries. If the module has a tensor of `given` under several
-    names, each of these names gets an entry."""
-    values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
-              if path in given and kind[name] is not None}  # fmt: skip
-    shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()
-              if id(kind[name]) in values}  # fmt: skip
-    return shared | given
+def _check_names(module: Module, given: Mapping[str, Any]) -> None:
+    """Raise an error unless `given` has all names of the module and no others."""
+    names = {path for path, _ in _named(module)}
+    wrong = sorted(names ^ set(given))
+    if wrong:
+        rule = f"name all parameters and buffers of {type(module).__name__} and no others"
+        raise errors.must("functional_call", "parameters_and_buffers", rule, wrong)
 
 
 def functional_call(
@@ -41,31 +77,32 @@ def functional_call(
     kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """Call `module` with these tensors in place of its parameters and buffers. The module itself
-    does not change.
+    does not change. If its `forward` assigns a new tensor to one of the names, the dict
+    `parameters_and_buffers` gets this tensor.
 
-    Args: tie_weights: a tensor with several names is replaced under all of them. Raises:
-    ArgumentValueError for unknown names, and with `strict` for missing names.
+    Args:
+        parameters_and_buffers: tensors by name. Without `strict`, a name that the module does not
+            have is an attribute during the call.
+        tie_weights: replace a tensor with several names under all of them.
+    Raises: ArgumentError with `strict` for unknown and for missing names.
     """
-    places, given = _places(module), dict(parameters_and_buffers)
-    unknown = sorted(set(given) - set(places))
-    missing = sorted(set(places) - set(given)) if strict else []
-    if unknown or missing:
-        rule = "name the module's parameters and buffers" + (", all of them" if strict else "")
-        raise errors.wrong_value(
-            "functional_call", "parameters_and_buffers", rule, unknown or missing
-        )
-    given = _tied(given, places) if tie_weights else given
-    before = {path: kind[name] for path, (kind, name) in places.items() if path in given}
+    for path, value in parameters_and_buffers.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise errors.not_a_tensor("functional_call", path, "a Tensor", value)
+    tied = _tied(parameters_and_buffers, module) if tie_weights else parameters_and_buffers
+    if strict:
+        _check_names(module, tied)
+    before: dict[str, Any] = {}
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     try:
-        for path, value in given.items():
-            kind, name = places[path]
-            kind[name] = value
+        for path, value in tied.items():
+            before[path] = _swap(module, path, value)
         return module(*positional, **(kwargs or {}))
     finally:
-        for path, value in before.items():
-            kind, name = places[path]
-            kind[name] = value
+        for path in reversed(before):
+            left = _swap(module, path, before[path])
+            if left is not parameters_and_buffers.get(path, left):
+                parameters_and_buffers[path] = left  # type: ignore[index]
 
 
 if not TYPE_CHECKING:

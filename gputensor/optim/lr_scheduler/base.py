@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 from ...core import errors
@@ -17,10 +18,14 @@ from ..optimizer import Optimizer
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
+def copied(value: Any) -> Any:
+    """Return a number as it is, or a copy of a tensor."""
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
 def rate_of(group: dict[str, Any]) -> Any:
     """Return the learning rate of a group: a number, or a copy of a tensor."""
-    rate = group["lr"]
-    return rate.detach().clone() if isinstance(rate, Tensor) else rate
+    return copied(group["lr"])
 
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
@@ -43,6 +48,7 @@ class LRScheduler:
 
     last_epoch: int
     _step_count = 0  # calls of `step`, the constructor's included
+    _is_initial = False  # True within the step of the constructor
     # True if the user's functions compute the rates. Exceptions of these functions are passed on
     # unchanged.
     _calls_functions = False
@@ -57,10 +63,17 @@ class LRScheduler:
             elif "initial_lr" not in group:
                 rule = "be -1 unless the groups have 'initial_lr'"
                 raise errors.must(type(self).__name__, "last_epoch", rule, last_epoch)
-        self.base_lrs: list[Any] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs: list[Any] = [copied(g["initial_lr"]) for g in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._last_lr: list[float] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Do the first step. Schedulers that compute a rate from the previous rate keep the rates
+        at this step, so that a schedule is resumed at its present rate."""
+        self._step_count, self._is_initial = 0, True
         self.step()
+        del self._is_initial
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -112,12 +125,18 @@ class LRScheduler:
         return [rate * factor for rate in self._rates]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes except the optimizer and functions, for `gt.save`."""
+        """Return all attributes except the optimizer, for `gt.save`. In place of a function there
+        is None, and in place of another callable object a dict of its attributes."""
         kept = {name: value for name, value in vars(self).items() if name != "optimizer"}
-        return {name: value for name, value in kept.items() if not _is_code(value)}
+        return {name: _state_of(v) if _is_code(v) else v for name, v in kept.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        vars(self).update(state_dict)
+        own = vars(self)
+        for name, value in state_dict.items():
+            if _is_code(own.get(name)):
+                _restore(own[name], value)
+            else:
+                own[name] = value
 
 
 class FactorLR(LRScheduler):
@@ -136,11 +155,29 @@ def _is_code(value: Any) -> bool:
     return callable(value) or isinstance(value, list) and any(map(_is_code, value))
 
 
+def _state_of(code: Any) -> Any:
+    """Return what a state dict contains in place of a function, of an object that can be called, or
+    of a list of these."""
+    if isinstance(code, list):
+        return [_state_of(one) for one in code]
+    return None if isinstance(code, FunctionType) else dict(getattr(code, "__dict__", {}))
+
+
+def _restore(code: Any, state: Any) -> None:
+    """Give callable objects the attributes that `_state_of` returned."""
+    if isinstance(code, list):
+        for one, its in zip(code, state or ()):
+            _restore(one, its)
+    elif state:
+        vars(code).update(state)
+
+
 def for_each_group(op: str, arg: str, value: Any, optimizer: Any) -> list[Any]:
     """Return a list with a number for each group. value: one number for all groups, or a list with
     a number for each group."""
     count = len(optimizer.param_groups)
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
+    found = [copied(one) for one in found]
     if len(found) != count:
         raise errors.must(op, arg, f"be {count} numbers", value)
     for one in found:

@@ -36,6 +36,15 @@ class _Combined(LRScheduler):
         vars(self).update(given)
 
 
+def _undo(combined: _Combined) -> None:
+    """Undo the count of the first step of all schedulers that are combined."""
+    for scheduler in combined._schedulers:
+        if isinstance(scheduler, _Combined):
+            _undo(scheduler)
+        else:
+            scheduler.last_epoch -= 1
+
+
 class SequentialLR(_Combined):
     """Schedulers that run one after the other. milestones: the steps at which the next scheduler
     begins."""
@@ -57,10 +66,10 @@ class SequentialLR(_Combined):
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
             set_rate(group, group["initial_lr"])
-        for scheduler in self._schedulers:
-            scheduler.last_epoch -= 1
-        self._schedulers[0].step()
-        self._last_lr = self._schedulers[0].get_last_lr()
+        _undo(self)
+        first = self._schedulers[bisect.bisect_right(self._milestones, 0)]
+        first._begin()
+        self._last_lr = first.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
         self.last_epoch += 1

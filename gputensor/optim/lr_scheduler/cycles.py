@@ -96,6 +96,8 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             rule = "be 'cos' or 'linear'"
             raise errors.must("OneCycleLR", "anneal_strategy", rule, anneal_strategy)
+        if not 0 <= pct_start <= 1:
+            raise errors.wrong_value("OneCycleLR", "pct_start", "be in [0, 1]", pct_start)
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         up = pct_start * total_steps
         # (last step, start, end) of each phase. start, end: the name of the rate at the start and

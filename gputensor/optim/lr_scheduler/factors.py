@@ -53,7 +53,7 @@ class MultiplicativeLR(_Lambdas):
     """The previous rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._rates
         return [r * f for f, r in zip(self._factors(), self._rates)]
 
@@ -137,6 +137,10 @@ class LinearLR(FactorLR):
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
         total_iters: float = 5, last_epoch: int = -1,
     ) -> None:  # fmt: skip
+        if not 0 < start_factor <= 1:
+            raise errors.wrong_value("LinearLR", "start_factor", "be in (0, 1]", start_factor)
+        if not 0 <= end_factor <= 1:
+            raise errors.wrong_value("LinearLR", "end_factor", "be in [0, 1]", end_factor)
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -144,7 +148,7 @@ class LinearLR(FactorLR):
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
             return self._scaled(self.start_factor)
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._rates
         span = self.end_factor - self.start_factor
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * span
@@ -163,7 +167,7 @@ class ExponentialLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._scaled(self.gamma) if self.last_epoch > 0 else self._rates
+        return self._rates if self._is_initial else self._scaled(self.gamma)
 
     def _factor(self) -> float:
         return float(self.gamma**self.last_epoch)
@@ -182,7 +186,7 @@ class PolynomialLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._rates
         now = 1.0 - self.last_epoch / self.total_iters
         return self._scaled((now / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power)
@@ -205,7 +209,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._rates
         low, period = self.eta_min, self.T_max
         if (self.last_epoch - 1 - period) % (2 * period) == 0:

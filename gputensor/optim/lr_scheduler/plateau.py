@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import errors
 from ..optimizer import Optimizer
-from .base import LRScheduler
+from .base import LRScheduler, for_each_group
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -24,6 +24,7 @@ class ReduceLROnPlateau(LRScheduler):
     threshold: float
     cooldown: float
     min_lrs: list[float]
+    default_min_lr: float | None
     eps: float
     best: float
     num_bad_epochs: int
@@ -43,8 +44,9 @@ class ReduceLROnPlateau(LRScheduler):
             raise errors.must(name, "threshold_mode", "be 'rel' or 'abs'", threshold_mode)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown = threshold, threshold_mode, cooldown
-        count = len(optimizer.param_groups)
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        self.min_lrs = for_each_group(name, "min_lr", min_lr, optimizer)
+        # the bound of all groups, also of later ones; None if each group has a bound of its own
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.eps, self.best = eps, math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.last_epoch = 0
         self.cooldown_counter: float = 0
@@ -64,11 +66,22 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            pairs = zip(self._rates, self.min_lrs)
+            pairs = zip(self._rates, self._bounds())
             lower = [(rate, max(rate * self.factor, least)) for rate, least in pairs]
             self._set(new if old - new > self.eps else old for old, new in lower)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._rates
+
+    def _bounds(self) -> list[float]:
+        """Return the lower bound of each group's rate. Raises: ArgumentError if a group was added
+        after the construction and there is no bound for all groups."""
+        count = len(self.optimizer.param_groups)
+        if count != len(self.min_lrs):
+            if self.default_min_lr is None:
+                rule = f"be one number, or {count}, as the optimizer has {count} groups"
+                raise errors.must(type(self).__name__, "min_lr", rule, self.min_lrs)
+            self.min_lrs = [self.default_min_lr] * count
+        return self.min_lrs
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1

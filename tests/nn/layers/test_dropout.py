@@ -53,3 +53,16 @@ def test_refusals() -> None:
         F.dropout1d(gt.ones(2))
     with pytest.raises(errors.ArgumentTypeError, match="alpha_dropout: 'input' must be a Tensor"):
         F.alpha_dropout(1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Dropout2d: 'p' must be in \[0, 1\] \(got 1.1\)"):
+        nn.Dropout2d(1.1)
+    with pytest.raises(TypeError, match="Dropout"):
+        nn.Dropout("much")
+
+
+@pytest.mark.parametrize("ndim", [2, 3, 6])
+def test_dropout3d_warns_about_other_numbers_of_dimensions(ndim: int) -> None:
+    gt.manual_seed(0)
+    with pytest.warns(UserWarning, match="dropout3d: 'input' should have 4 or 5 dimensions"):
+        made = F.dropout3d(gt.ones(20, 30, *(2,) * (ndim - 2)), 0.5)
+    of_channels = made.reshape(20, 30, -1)
+    assert gt.equal(of_channels.amin(2), of_channels.amax(2)) and 0 < float(made.mean()) < 2

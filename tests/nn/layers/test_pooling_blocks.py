@@ -46,3 +46,12 @@ def test_of_several_nans_the_last_counts() -> None:
     ):
         assert at.flatten().tolist() == [5, 7]
         assert math.isnan(values.flatten().tolist()[0]) and values.flatten().tolist()[1] == 3.0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_unpooling_of_an_empty_batch_has_a_gradient(count: int) -> None:
+    x = gt.ones(0, 3, *(2,) * count, requires_grad=True)
+    places = gt.zeros(x.shape, dtype=gt.int64)
+    unpool: Any = getattr(gt.nn.functional, f"max_unpool{count}d")
+    unpool(x, places, 2).sum().backward()
+    assert x.grad.shape == x.shape
