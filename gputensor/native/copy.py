@@ -389,7 +389,7 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
         return
     launch = copy_launch(made, self)
     if launch is not None:
-        found = short_cuda.copied(shape, device, made._geometry, launch)
+        found = short_cuda.copied(table, self, made._geometry, launch, behind=(None,))
         shortcuts.learn(table, kernel, shape, found, device)
     known.short = table.short
 

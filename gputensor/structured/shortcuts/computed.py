@@ -45,14 +45,14 @@ _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
 _LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
-def around(table: Table, behind: tuple[Any, ...]) -> Around:
+def around(table: Table, behind: tuple[Any, ...], place: str = "cpu") -> Around:
     """Return the pair of functions with which a short cut records a call if an operand requires
     grad. They do what the Autograd kernel does. Short cuts do not call them below autograd
     (`tls.BELOW`), that is, in a recorded call or in a derivative.
 
-    behind: the arguments after the operands.
+    behind: the arguments after the operands. place: the device type of the operands.
     """
-    return shortcuts.recording(table, behind) or (only_plain, None)
+    return shortcuts.recording(table, behind, place) or (only_plain, None)
 
 
 def only_plain(*operands: Any) -> Any:

@@ -1,0 +1,82 @@
+"""Short cuts of networks' operators on CUDA, by the emulator: a repeated call passes no table, and
+has the results, histories and gradients of the full dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.dispatch import dispatcher
+from gputensor.dispatch.shortcuts import BELOW_CUDA, CUDA
+
+from ...cuda.support import requires_emulator
+from .test_shortcuts import taken, turned, turned_on
+
+__all__ = ["turned_on"]  # a fixture
+pytestmark = [requires_emulator, pytest.mark.emulator]
+F: Any = gt.nn.functional
+
+
+def values(*sizes: int, dtype: Any = gt.float32, at: str = "cuda", shift: int = 0) -> Any:
+    count = gt.empty(sizes).numel()
+    return ((gt.arange(count) * 7 + shift) % 11 / 5.0 - 1).view(sizes).to(dtype).to(at)
+
+
+# name: (function of x (12, 8), weight (8,), bias (8,); the operator with the short cut)
+CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "add": (lambda x, w, b: x + w, "add.Tensor"),
+    "number": (lambda x, w, b: x * 2.5, "mul.Tensor"),
+    "number first": (lambda x, w, b: 2.5 - x, "sub.Tensor"),
+    "relu": (lambda x, w, b: F.relu(x), "relu"),
+    "softmax": (lambda x, w, b: x.softmax(-1), "softmax.int"),
+    "gelu": (lambda x, w, b: F.gelu(x), "gelu"),
+    "sum": (lambda x, w, b: x.sum(0), "sum.dim_IntList"),
+    "clone": (lambda x, w, b: x.t().clone(), "clone"),
+    "where": (lambda x, w, b: gt.where(x > 0, x, w), "where.self"),
+}  # fmt: skip
+
+
+def outcome(call: Any, dtype: Any, needs_grad: bool, times: int = 5) -> list[Any]:
+    """Call a function on new tensors several times. Return the results and the gradients."""
+    found = []
+    for n in range(times):
+        given = [values(*s, dtype=dtype, shift=n) for s in ((12, 8), (8,), (8,))]
+        given = [x.requires_grad_(needs_grad) for x in given]
+        made = call(*given)
+        found += [made.tolist(), made.dtype, made.stride(), made._version, str(made.grad_fn)[:12]]
+        if needs_grad:
+            (made * values(*made.shape, dtype=dtype)).sum().backward()
+            found += [None if x.grad is None else x.grad.tolist() for x in given]
+    return found
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float16], ids=str)
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_results_and_gradients_are_the_same(name: str, needs_grad: bool, dtype: Any) -> None:
+    call, operator = CALLS[name]
+    with turned(False):
+        expected = outcome(call, dtype, needs_grad)
+    with turned(True):
+        assert outcome(call, dtype, needs_grad) == expected
+        assert taken(operator)
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_repeated_call_passes_no_table(turned_on: None, name: str, needs_grad: bool) -> None:
+    call, operator = CALLS[name]
+    x, w, b = [values(*s).requires_grad_(needs_grad) for s in ((12, 8), (8,), (8,))]
+    for _ in range(3):
+        wanted = call(x, w, b)
+    table = dispatcher.find(f"aten::{operator}").table
+    table[CUDA] = table[BELOW_CUDA] = None
+    try:
+        made = call(x, w, b)
+    finally:
+        del table[CUDA], table[BELOW_CUDA]
+    assert made.tolist() == wanted.tolist() and made.requires_grad is needs_grad
+    assert type(made.grad_fn) is type(wanted.grad_fn)
