@@ -85,9 +85,11 @@ def native_layer_norm(
     eps = real("norm", "eps", eps)
     kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
-        results = allocated(input, rows.layouts)
-        norm_rows.normalize(kernels, rows, input, weight, bias, eps, results)
-        return results
+        three = allocated(input, rows.layouts)
+        steps = norm_rows.normalize(kernels, rows, input, weight, bias, eps, three)
+        args = (input, normalized_shape, weight, bias, eps)
+        norm_kernels.learn(operators.native_layer_norm, native_layer_norm, args, three, steps, 4)
+        return three
     of = rows.layouts[1].dtype
     centered, mean, rstd = center(wide(input), rows.dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
@@ -139,14 +141,16 @@ def _fused_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     op, table = "rms_norm", operators._fused_rms_norm.table
     rows = norm_rows.rows_of(op, table, input, normalized_shape, weight, of=compute_dtype(input))
-    eps = rms_eps(input, eps)
+    by_eps = rms_eps(input, eps)
     kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
+        args = (input, normalized_shape, weight, eps)
         made, rstd = [allocate(layout, input._device) for layout in rows.layouts]
-        norm_rows.normalize(kernels, rows, input, weight, None, eps, (made, None, rstd))
+        steps = norm_rows.normalize(kernels, rows, input, weight, None, by_eps, (made, None, rstd))
+        norm_kernels.learn(operators._fused_rms_norm, _fused_rms_norm, args, (made, rstd), steps, 3)
         return made, rstd
     x = wide(input)
-    rstd = norm_rows.root_mean_square(x, rows.dims, eps)
+    rstd = norm_rows.root_mean_square(x, rows.dims, by_eps)
     made = affine(calls.mul_Tensor(x, rstd), weight, None)
     return in_format(made, input._geometry.dtype), in_format(rstd, rows.layouts[1].dtype)
 
@@ -201,8 +205,11 @@ def native_group_norm(
     kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
     if kernels is not None:
         results = allocated(input, layouts)
-        norm_kernels.rows(kernels, input, weight, bias, eps, results)
+        steps = norm_kernels.rows(kernels, input, weight, bias, eps, results)
         made, mean, rstd = results
+        if form is formats.contiguous_format:
+            args = (*operands, N, C, HxW, group, eps)
+            norm_kernels.learn(operators.native_group_norm, native_group_norm, args, results, steps)
         return calls.contiguous(made, form), mean, rstd
     sizes, of = input._geometry.sizes, layouts[1].dtype
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
@@ -297,9 +304,12 @@ def native_batch_norm(
     kernels = norm_kernels.launches(table, input, norm_kernels.channels_of(input, form))
     if kernels is not None:
         running = running_mean, running_var
-        return norm_kernels.channels(
+        three, steps = norm_kernels.channels(
             kernels, input, weight, bias, running, training, momentum, eps, of, form
         )
+        args = (input, weight, bias, *running, training, momentum, eps)
+        norm_kernels.learn(operators.native_batch_norm, native_batch_norm, args, three, steps)
+        return three
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     x = wide(input)
     if training:

@@ -93,14 +93,15 @@ def kernels_outside_chains(table: Table, rows: Rows, input: Tensor) -> Any:
 def normalize(
     kernels: Any, rows: Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
-) -> None:  # fmt: skip
+) -> Any:  # fmt: skip
     """Write the normalised input, the means and the reciprocal standard deviations to `results`. If
-    `kernels` is None, CPU kernels compute them, otherwise these CUDA kernels."""
+    `kernels` is None, CPU kernels compute them, otherwise these CUDA kernels. Return the launches
+    for a short cut, or None."""
     if kernels is not None:
-        norm_kernels.rows(kernels, input, weight, bias, eps, results)
-        return
+        return norm_kernels.rows(kernels, input, weight, bias, eps, results)
     params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
     by_rows(input, rows.counts, params, eps, results)
+    return None
 
 
 def backward(

@@ -36,6 +36,11 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "sum": (lambda x, w, b: x.sum(0), "sum.dim_IntList"),
     "clone": (lambda x, w, b: x.t().clone(), "clone"),
     "where": (lambda x, w, b: gt.where(x > 0, x, w), "where.self"),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (8,), w, b), "native_layer_norm"),
+    "layer_norm without bias": (lambda x, w, b: F.layer_norm(x, (8,), w), "native_layer_norm"),
+    "layer_norm of x": (lambda x, w, b: F.layer_norm(x, [8], eps=1e-3), "native_layer_norm"),
+    "rms_norm": (lambda x, w, b: F.rms_norm(x, (8,), w), "_fused_rms_norm"),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), "native_group_norm"),
 }  # fmt: skip
 
 
@@ -80,3 +85,32 @@ def test_a_repeated_call_passes_no_table(turned_on: None, name: str, needs_grad:
         del table[CUDA], table[BELOW_CUDA]
     assert made.tolist() == wanted.tolist() and made.requires_grad is needs_grad
     assert type(made.grad_fn) is type(wanted.grad_fn)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("sizes", [(4, 3, 8), (300, 3, 40), (6, 5)])
+def test_batch_norm(sizes: tuple[int, ...], training: bool) -> None:
+    def run() -> list[Any]:
+        norm = gt.nn.BatchNorm1d(sizes[1]).train(training).to("cuda")
+        found = []
+        for n in range(5):
+            made = norm(values(*sizes, shift=n).requires_grad_(n > 2))
+            found += [made.tolist(), norm.running_mean.tolist(), norm.running_var.tolist()]
+            if n > 2:
+                (made * made).sum().backward()
+                found += [x.grad.tolist() for x in norm.parameters()]
+        return found
+
+    with turned(False):
+        expected = run()
+    with turned(True):
+        assert run() == expected
+        assert taken("native_batch_norm")
+
+
+def test_a_constant_that_requires_grad_is_refused(turned_on: None) -> None:
+    x, mean, var = values(4, 3), gt.zeros(3, device="cuda"), gt.ones(3, device="cuda")
+    for _ in range(4):
+        F.batch_norm(x, mean, var)
+    with pytest.raises(gt.GpuTensorError, match="running_mean"):
+        F.batch_norm(x, mean.requires_grad_(), var)
