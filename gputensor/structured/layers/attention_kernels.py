@@ -10,8 +10,11 @@ from typing import Any
 
 from ..._generated import calls
 from ...core.dtype import float32
+from ...dispatch.operator import Operator
 from ...kernels import stub
 from ...tensor.tensor import Tensor
+from ..shortcuts import cuda_calls
+from ..shortcuts.computed import comes_again
 from .attention_tiles import Dropout
 from .precision import cast, wide
 
@@ -77,6 +80,22 @@ def forward(
     operands = _operands(query, key, value, mask, out=out, sums=sums)
     kernels.forward(query._device.index, **operands)
     return out, sums
+
+
+def learn(
+    operator: Operator, kernel: Any, args: tuple[Any, ...], kernels: Any,
+    made: tuple[Tensor, Tensor], mask: Tensor | None,
+) -> None:  # fmt: skip
+    """Store the short cut of a call on CUDA, once the call is repeated. args: all arguments; query,
+    key and value first. made: the results."""
+    table, (query, key, value) = operator.table, args[:3]
+    if not comes_again(table, kernel, args, query._device):
+        return
+    given = _operands(query, key, value, mask, out=made[0], sums=made[1])
+    names = ("out", "sums", "query", "key", "value", *(() if mask is None else ("mask",)))
+    launch = kernels.fixed(*names, **{name: strides for name, (_, strides) in given.items()})
+    shapes, inputs = (made[0]._geometry, made[1]._geometry), (None,) * (len(names) - 2)
+    cuda_calls.learn(table, kernel, args, shapes, launch, inputs, low_bits=0)
 
 
 def backward(

@@ -21,7 +21,7 @@ from ...dispatch.tls import BELOW, PLAIN, state
 from ...kernels.cuda.launch import numbered
 from ...tensor.make import is_plain
 from ...tensor.tensor import Tensor
-from .computed import Around, is_kept, only_plain, store
+from .computed import is_kept, only_plain, store
 from .cuda import CUDA_KEYS, allocating
 
 _now = state.get
@@ -50,7 +50,7 @@ def learn(
     run, pack, tail = numbered(launch, device.index, (*outs, *_numbers(operands)), scalars)
     reads, params, count = _reads(args, order), _params(args), len(args)
     allocate, *others = [allocating(of, device) for of in shapes]
-    begin, finish = _recording(table, args)
+    front, begin, finish = _recording(table, args)
 
     def make(otherwise: ShortCut) -> ShortCut:
         def short(*given: Any) -> Any:
@@ -75,7 +75,7 @@ def learn(
                 low |= address
             if low & low_bits:
                 return None
-            if has_history and now is not BELOW and (node := begin(*given)) is LONG:
+            if has_history and now is not BELOW and (node := begin(*given[:front])) is LONG:
                 return None
             tensor = allocate()
             if others:
@@ -147,11 +147,17 @@ def learn_inplace(
     store(table, kernel, key, make, device)
 
 
-def _recording(table: Table, args: tuple[Any, ...]) -> Around:
-    """Return the functions with which a short cut that takes all arguments records a call."""
-    is_whole = len(args) == len(table.operator.schema.arguments)
-    found = shortcuts.recording(table, None, "cuda") if is_whole else None
-    return found or (_only_plain, None)
+def _recording(table: Table, args: tuple[Any, ...]) -> tuple[int, Any, Any]:
+    """Return the functions with which a short cut records a call, and the number of arguments that
+    the first one takes."""
+    front = next((n for n, x in enumerate(args) if not isinstance(x, Tensor)), len(args))
+    found = None
+    if len(args) == len(table.operator.schema.arguments):
+        if not any([isinstance(x, Tensor) for x in args[front:]]):
+            found = shortcuts.recording(table, args[front:], "cuda")
+        if found is None:
+            front, found = len(args), shortcuts.recording(table, None, "cuda")
+    return front, *(found or (_only_plain, None))
 
 
 def _only_plain(*given: Any) -> Any:

@@ -25,6 +25,12 @@ def values(*sizes: int, dtype: Any = gt.float32, at: str = "cuda", shift: int = 
     return ((gt.arange(count) * 7 + shift) % 11 / 5.0 - 1).view(sizes).to(dtype).to(at)
 
 
+def attend(x: Any, *mask: Any, **how: Any) -> Any:
+    x = x.view(1, 2, 6, 8) if x.is_contiguous() else x.unflatten(0, (1, 2, 6))
+    return F.scaled_dot_product_attention(x, x, x * 2, *mask, **how)
+
+
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 # name: (function of x (12, 8), weight (8,), bias (8,); the operator with the short cut)
 CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "add": (lambda x, w, b: x + w, "add.Tensor"),
@@ -36,6 +42,16 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "sum": (lambda x, w, b: x.sum(0), "sum.dim_IntList"),
     "clone": (lambda x, w, b: x.t().clone(), "clone"),
     "where": (lambda x, w, b: gt.where(x > 0, x, w), "where.self"),
+    "linear": (lambda x, w, b: F.linear(x, w.view(1, 8).expand(3, 8) * 2, b[:3]), "addmm"),
+    "linear without bias": (lambda x, w, b: F.linear(x, x[:5]), "mm"),
+    "linear of a batch": (lambda x, w, b: F.linear(x.view(3, 4, 8), x[:8], b), "addmm"),
+    "addmm": (lambda x, w, b: gt.addmm(b, x, x.t()[:, :8], beta=2, alpha=0.5), "addmm"),
+    "addmm without summand": (lambda x, w, b: gt.addmm(b, x, x[:8], beta=0), "addmm"),
+    "bmm": (lambda x, w, b: gt.bmm(x.view(2, 6, 8), x.view(2, 8, 6)), "bmm"),
+    "attention": (lambda x, w, b: attend(x), "scaled_dot_product_attention"),
+    "causal": (lambda x, w, b: attend(x, is_causal=True), FLASH),
+    "masked": (lambda x, w, b: attend(x, x.detach()[:6, :6] > 0), FLASH),
+    "scaled": (lambda x, w, b: attend(x.t().contiguous().t(), scale=0.5), FLASH),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (8,), w, b), "native_layer_norm"),
     "layer_norm without bias": (lambda x, w, b: F.layer_norm(x, (8,), w), "native_layer_norm"),
     "layer_norm of x": (lambda x, w, b: F.layer_norm(x, [8], eps=1e-3), "native_layer_norm"),
