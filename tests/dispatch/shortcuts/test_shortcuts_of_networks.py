@@ -42,6 +42,8 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "sum": (lambda x, w, b: x.sum(0), "sum.dim_IntList"),
     "clone": (lambda x, w, b: x.t().clone(), "clone"),
     "where": (lambda x, w, b: gt.where(x > 0, x, w), "where.self"),
+    "cat": (lambda x, w, b: gt.cat([x, w.view(1, 8), x]), "cat"),
+    "stack": (lambda x, w, b: gt.stack([w, b, w], 1), "stack"),
     "linear": (lambda x, w, b: F.linear(x, w.view(1, 8).expand(3, 8) * 2, b[:3]), "addmm"),
     "linear without bias": (lambda x, w, b: F.linear(x, x[:5]), "mm"),
     "linear of a batch": (lambda x, w, b: F.linear(x.view(3, 4, 8), x[:8], b), "addmm"),
