@@ -101,10 +101,9 @@ def native_layer_norm_backward(
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
     check_mask("native_layer_norm_backward", output_mask)
-    return norm_rows.backward(
-        "native_layer_norm_backward", operators.native_layer_norm_backward.table, grad_out, input,
-        normalized_shape, mean, rstd, weight, bias, output_mask,
-    )  # fmt: skip
+    args = (grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+    call = operators.native_layer_norm_backward, native_layer_norm_backward, args, 7
+    return norm_rows.backward(call, *args)
 
 
 # --- RMS norm -------------------------------------------------------------------------------------
@@ -160,10 +159,10 @@ def _fused_rms_norm_backward(
     weight: Tensor | None, output_mask: Any,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     check_mask("_fused_rms_norm_backward", output_mask, 2)
-    of_input, of_weight, _ = norm_rows.backward(
-        "_fused_rms_norm_backward", operators._fused_rms_norm_backward.table, grad_out, input,
-        normalized_shape, None, rstd, weight, None, (*output_mask, False),
-    )  # fmt: skip
+    args = (grad_out, input, normalized_shape, rstd, weight, output_mask)
+    call = operators._fused_rms_norm_backward, _fused_rms_norm_backward, args, 5
+    given = (grad_out, input, normalized_shape, None, rstd, weight, None, (*output_mask, False))
+    of_input, of_weight, _ = norm_rows.backward(call, *given)
     return of_input, of_weight
 
 
@@ -249,11 +248,13 @@ def native_group_norm_backward(
         inputs = (*arrays, *numbers)
         _, *others = kernel_gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
-    table = operators.native_group_norm_backward.table
-    kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
+    operator = operators.native_group_norm_backward
+    kernels = norm_kernels.launches(operator.table, input, (N, C, HxW, group))
     if kernels is not None:
+        args = (grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)
+        call = (operator, native_group_norm_backward, args, None)
         made, *others = norm_kernels.rows_backward(
-            kernels, grad_out, input, mean, rstd, weight, (C,), of, output_mask
+            kernels, grad_out, input, mean, rstd, weight, (C,), of, output_mask, call
         )
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
     grad = calls.reshape(wide(grad_out), (N, C, HxW))

@@ -60,6 +60,15 @@ op_native_layer_norm_backward = _define(
     ("core",))
 def call_native_layer_norm_backward(
         grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
+    try:
+        short = op_native_layer_norm_backward.table.short.get((
+            grad_out._geometry, input._geometry, normalized_shape, mean._geometry, rstd._geometry,
+            None if weight is None else weight._geometry, None if bias is None else bias._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(
+            grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
         | (0 if weight is None else weight._keys) | (0 if bias is None else bias._keys)
@@ -161,6 +170,15 @@ def call__fused_rms_norm(input, normalized_shape, weight, eps):
 op__fused_rms_norm_backward = _define(
     "aten::_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)")
 def call__fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask):
+    try:
+        short = op__fused_rms_norm_backward.table.short.get((
+            grad_out._geometry, input._geometry, normalized_shape, rstd._geometry,
+            None if weight is None else weight._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(
+            grad_out, input, normalized_shape, rstd, weight, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | rstd._keys | (0 if weight is None else weight._keys)
         | include) & keep
@@ -232,6 +250,12 @@ op_native_group_norm_backward = _define(
     ("core",))
 def call_native_group_norm_backward(
         grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
+    short = op_native_group_norm_backward.table.short.get((
+        grad_out._geometry, input._geometry, mean._geometry, rstd._geometry,
+        None if weight is None else weight._geometry))
+    if short is not None and (made := short(
+            grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
         | (0 if weight is None else weight._keys) | include) & keep

@@ -30,6 +30,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 Layout = tuple[int, int, int, int]
 # The operands of kernels, by the names of `norm_params` in norm.cu.
 Operands = dict[str, Tensor | None]
+# A call of an operator: the operator, its kernel, all arguments, and `found_by` of `learn`.
+Call = tuple[Operator, Any, tuple[Any, ...], int | None]
 # On CUDA, a chain continues after a reduction over rows if a row has at most this number of
 # elements.
 _LONGEST_ROW = 1 << 14
@@ -96,10 +98,11 @@ def rows(
 
 def rows_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor | None, rstd: Tensor,
-    weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any,
+    weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any, call: Call,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. sizes, of: the sizes and dtype of
-    the parameters. mean: None if rows were divided by their root mean square."""
+    the parameters. mean: None if rows were divided by their root mean square. call: for the short
+    cut."""
     x = calls.contiguous(input)
     grad = calls.contiguous(cast(grad_out, input._geometry.dtype))
     given, narrow = _given(x, grad, mean, rstd, weight)
@@ -108,7 +111,32 @@ def rows_backward(
         made = _empty_as(x)
         _run(kernels.rows_gradient(**narrow), x, {"out": made, **given})
     sums = _sums(kernels, x, mask[1:], given, narrow)
-    return (made, *_parameters(sums, sizes, of, mask))
+    product, total = _parameters(sums, sizes, of, mask)
+    results = [made, product, total] if mean is not None else [made, product]
+    _learn_rows_backward(kernels, call, results, given, narrow, sums)
+    return made, product, total
+
+
+def _learn_rows_backward(
+    kernels: Any, call: Call, results: list[Tensor | None], given: Operands,
+    narrow: dict[str, bool], sums: list[Tensor | None],
+) -> None:  # fmt: skip
+    """Store the short cut of a call that computes all gradients and copies no operand."""
+    operator, kernel, args, found_by = call
+    made = tuple([y for y in results if y is not None])
+    shapes = [y._geometry for y in made]
+    are_sums = [y is None or y._geometry in shapes for y in sums]
+    if len(made) < len(results) or not all(are_sums):
+        return
+    by_tensor = {id(y): name for name, y in given.items()}
+    names = [by_tensor.get(id(y), "unused") for y in args if isinstance(y, Tensor)]
+    needed = [name for name, y in given.items() if y is not None]
+    if sorted(needed) != sorted(set(names) - {"unused"}) or names.count("unused") > 1:
+        return
+    outs = ("out", "sums_of_product", "sums_of_grad")[: len(made)]
+    sums_of = kernels.gradients(**narrow)
+    steps = kernels.rows_gradient(**narrow).of(*outs, *names, then=sums_of)
+    learn(operator, kernel, args, made, steps, found_by)
 
 
 # --- statistics of channels -----------------------------------------------------------------------

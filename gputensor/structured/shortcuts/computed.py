@@ -62,7 +62,7 @@ def only_plain(*operands: Any) -> Any:
 
 def is_kept(x: Any) -> bool:
     """Return True if a short cut may keep a param, because the param is immutable."""
-    return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
+    return type(x) in _KEPT or type(x) is tuple and all([type(n) in (int, bool) for n in x])
 
 
 def fits(entry: Any) -> bool:

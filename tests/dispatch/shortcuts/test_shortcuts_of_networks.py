@@ -105,6 +105,39 @@ def test_a_repeated_call_passes_no_table(turned_on: None, name: str, needs_grad:
     assert type(made.grad_fn) is type(wanted.grad_fn)
 
 
+NORMS = {
+    "layer_norm": "native_layer_norm_backward", "rms_norm": "_fused_rms_norm_backward",
+    "group_norm": "native_group_norm_backward",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_gradients_of_norms(name: str) -> None:
+    call = CALLS[name][0]
+
+    def gradients(n: int) -> list[Any]:
+        x, w, b = [values(*s, shift=n).requires_grad_() for s in ((12, 8), (8,), (8,))]
+        given = (x, w) if name == "rms_norm" else (x, w, b)
+        found = gt.autograd.grad((call(x, w, b) ** 3).sum(), given, create_graph=n % 2 == 1)
+        if n % 2:
+            sums = sum([(g * g).sum() for g in found])
+            found = (*found, *gt.autograd.grad(sums, given, allow_unused=True))
+        return [None if g is None else g.tolist() for g in found]
+
+    with turned(False):
+        expected = [gradients(n) for n in range(8)]
+    with turned(True):
+        assert [gradients(n) for n in range(8)] == expected
+        assert taken(NORMS[name])
+    # One operand in two places; only the gradient of x.
+    x = values(8).requires_grad_()
+    for _ in range(4):
+        (grad,) = gt.autograd.grad(F.layer_norm(x, (8,), x, x).sum(), x)
+        y = x.detach().cpu().requires_grad_()
+        (wanted,) = gt.autograd.grad(F.layer_norm(y, (8,), y, y).sum(), y)
+        assert grad.tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("sizes", [(4, 3, 8), (300, 3, 40), (6, 5)])
 def test_batch_norm(sizes: tuple[int, ...], training: bool) -> None:
