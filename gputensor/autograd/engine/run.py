@@ -120,17 +120,12 @@ class Run(Careful):
         home = place = None
         for node in order:
             buffer = buffers.pop(node, None)
-            edges, stream = node.edges, node.stream
-            if stream is not None and place is None:
-                home, place = self._home(node)
-            is_at_home = stream is not None and stream is home
-            if (
-                not is_plain_run
-                or node.hooks is not None
-                or stream is not None
-                and not is_at_home
-                or node.is_users
-            ):
+            edges, is_far = node.edges, False
+            if node.stream is not None:
+                if place is None:
+                    home, place = self._home(node)
+                is_far = node.stream is not home
+            if not is_plain_run or node.hooks is not None or is_far or node.is_users:
                 results = self.run_node(node, buffer or [None] * len(node.outputs))
                 if results is None:
                     continue
@@ -159,16 +154,18 @@ class Run(Careful):
                 g = results[number]
                 if g is not None:
                     shape, device = following.outputs[output]
-                    stream = following.stream
-                    if is_at_home and stream is home and device is place:
-                        stream = None  # There is nothing to wait for.
+                    # A gradient from one node of the current stream to another must not wait.
+                    waits = following.stream is not None and (
+                        following.stream is not home or node.stream is not home
+                        or device is not place
+                    )  # fmt: skip
                     if g._geometry is not shape:
-                        if g._device is device and stream is None:
+                        if g._device is device and not waits:
                             g = fit(g, shape, device, node, number)
                         else:
                             self._arrive(following, output, g, node, number)
                             g = None
-                    elif g._device is not device or stream is not None:
+                    elif g._device is not device or waits:
                         self._arrive(following, output, g, node, number)
                         g = None
                     if g is not None:
