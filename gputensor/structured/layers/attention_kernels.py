@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls
-from ...core.dtype import float32
+from ...core.dtype import dtype, float32
+from ...core.geometry import geometry
 from ...dispatch.operator import Operator
 from ...kernels import stub
+from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from ..shortcuts import cuda_calls
 from ..shortcuts.computed import comes_again
@@ -22,8 +24,18 @@ from .precision import cast, wide
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return a new tensor of these sizes. Its dimensions have the same order in memory as x's
     dimensions."""
-    order, back = order_of(x)
-    return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
+    return allocated(x, tuple(sizes), order_of(x)[0], x._geometry.dtype)
+
+
+def allocated(
+    x: Tensor, sizes: tuple[int, ...], order: tuple[int, ...], of: dtype
+) -> Tensor:  # fmt: skip
+    """Return a new tensor on x's device. order: its dimensions, the outermost first."""
+    strides, step = [0] * len(sizes), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= sizes[d]
+    return allocate(geometry(sizes, tuple(strides), of), x._device)
 
 
 def order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -75,8 +87,7 @@ def forward(
     """
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
-    sums = calls.new_empty(query, (samples, length, heads), float32)
-    sums = calls.transpose_int(sums, 1, 2)
+    sums = allocated(query, (samples, heads, length), (0, 2, 1), float32)
     operands = _operands(query, key, value, mask, out=out, sums=sums)
     kernels.forward(query._device.index, **operands)
     return out, sums
