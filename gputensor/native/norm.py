@@ -396,14 +396,14 @@ def native_batch_norm_backward(
         return kernel_gradients(
             "channels_backward", inputs, made, into, (channels,), of, output_mask
         )
-    layout, table = (
-        norm_kernels.channels_of(input, form),
-        operators.native_batch_norm_backward.table,
-    )
-    kernels = norm_kernels.launches(table, input, layout)
+    operator, layout = operators.native_batch_norm_backward, norm_kernels.channels_of(input, form)
+    kernels = norm_kernels.launches(operator.table, input, layout)
     if kernels is not None:
+        tensors = (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd)
+        args = (*tensors, train, eps, output_mask)
+        call = operator, native_batch_norm_backward, args, None
         return norm_kernels.channels_backward(
-            kernels, grad_out, input, mean, rstd, weight, train, eps, of, form, output_mask
+            kernels, grad_out, input, mean, rstd, weight, train, eps, of, form, output_mask, call
         )
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     if train:

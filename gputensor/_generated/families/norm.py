@@ -344,6 +344,16 @@ op_native_batch_norm_backward = _define(
 def call_native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
         output_mask):
+    short = op_native_batch_norm_backward.table.short.get((
+        grad_out._geometry, input._geometry, None if weight is None else weight._geometry,
+        None if running_mean is None else running_mean._geometry,
+        None if running_var is None else running_var._geometry,
+        None if save_mean is None else save_mean._geometry,
+        None if save_invstd is None else save_invstd._geometry))
+    if short is not None and (made := short(
+            grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+            output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | (0 if weight is None else weight._keys)
         | (0 if running_mean is None else running_mean._keys)

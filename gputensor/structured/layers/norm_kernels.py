@@ -113,15 +113,17 @@ def rows_backward(
     sums = _sums(kernels, x, mask[1:], given, narrow)
     product, total = _parameters(sums, sizes, of, mask)
     results = [made, product, total] if mean is not None else [made, product]
-    _learn_rows_backward(kernels, call, results, given, narrow, sums)
+    steps = kernels.rows_gradient(**narrow), kernels.gradients(**narrow)
+    _learn_backward(call, results, given, sums, *steps)
     return made, product, total
 
 
-def _learn_rows_backward(
-    kernels: Any, call: Call, results: list[Tensor | None], given: Operands,
-    narrow: dict[str, bool], sums: list[Tensor | None],
+def _learn_backward(
+    call: Call, results: list[Tensor | None], given: Operands, sums: list[Tensor | None],
+    first: Any, then: Any,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call that computes all gradients and copies no operand."""
+    """Store the short cut of a call that computes all gradients and copies no operand. given: the
+    operands except results. first, then: the launches."""
     operator, kernel, args, found_by = call
     made = tuple([y for y in results if y is not None])
     shapes = [y._geometry for y in made]
@@ -131,12 +133,10 @@ def _learn_rows_backward(
     by_tensor = {id(y): name for name, y in given.items()}
     names = [by_tensor.get(id(y), "unused") for y in args if isinstance(y, Tensor)]
     needed = [name for name, y in given.items() if y is not None]
-    if sorted(needed) != sorted(set(names) - {"unused"}) or names.count("unused") > 1:
+    if sorted(needed) != sorted([name for name in names if name != "unused"]):
         return
     outs = ("out", "sums_of_product", "sums_of_grad")[: len(made)]
-    sums_of = kernels.gradients(**narrow)
-    steps = kernels.rows_gradient(**narrow).of(*outs, *names, then=sums_of)
-    learn(operator, kernel, args, made, steps, found_by)
+    learn(operator, kernel, args, made, first.of(*outs, *names, then=then), found_by)
 
 
 # --- statistics of channels -----------------------------------------------------------------------
@@ -177,22 +177,25 @@ def channels(
 
 def channels_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
-    weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any,
+    weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any, call: Call,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. rstd: the reciprocal standard
-    deviations or, if `train` is False, the variances."""
+    deviations or, if `train` is False, the variances. call: for the short cut."""
     x = calls.contiguous(input, form)
     grad = calls.contiguous(cast(grad_out, input._geometry.dtype), form)
     given, narrow = _given(x, grad, mean, rstd, weight)
     is_summed = train and mask[0]
     wanted = (mask[1] or is_summed, mask[2] or is_summed)
     sums = _sums(kernels, x, wanted, given, narrow, eps, not train)
-    made = None
+    made, scale = None, kernels.scale_gradient(eps, not train, **narrow)
     if mask[0]:
         made = _empty_as(x)
-        given |= {"out": made, "sums_of_product": sums[0], "sums_of_grad": sums[1]}
-        _run(kernels.scale_gradient(eps, not train, **narrow), x, given)
-    return (made, *_parameters(sums, x._geometry.sizes[1:2], of, mask))
+        outs = {"out": made, "sums_of_product": sums[0], "sums_of_grad": sums[1]}
+        _run(scale, x, given | outs)
+    product, total = _parameters(sums, x._geometry.sizes[1:2], of, mask)
+    sums_of = kernels.gradients(eps, not train, **narrow)
+    _learn_backward(call, [made, product, total], given, sums, sums_of, scale)
+    return made, product, total
 
 
 # --- operands -------------------------------------------------------------------------------------
