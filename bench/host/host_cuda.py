@@ -88,7 +88,8 @@ def _cases() -> dict[str, tuple[Any, int]]:
     weight, mask = empty(32, device="cuda"), empty(16, 32, dtype=gt.bool, device="cuda")
     mean, var = empty(8, device="cuda"), empty(8, device="cuda")
     sizes, functional = itertools.count(5), gt.nn.functional
-    flat = empty(1 << 20, device="cuda")
+    flat, heads = empty(1 << 20, device="cuda"), empty(2, 4, 16, 8, device="cuda")
+    square = empty(32, 32, device="cuda").requires_grad_()
     launch, address = cupy.cuda.driver.launchKernel, a.data_ptr()
     return {
         "a + b": (lambda: a + b, 1),
@@ -108,6 +109,8 @@ def _cases() -> dict[str, tuple[Any, int]]:
         "layer_norm": (lambda: functional.layer_norm(rows, (32,), weight, weight), 1),
         "rms_norm": (lambda: functional.rms_norm(rows, (32,), weight), 1),
         "batch_norm": (lambda: functional.batch_norm(images, mean, var, training=True), 2),
+        "linear with gradients": (lambda: functional.linear(rows, square, weight), 1),
+        "attention": (lambda: functional.scaled_dot_product_attention(heads, heads, heads), 1),
         "a + a of a new size": (lambda: (part := flat[: next(sizes)]) + part, 1),
         "a.sum() of a new size": (lambda: flat[: next(sizes)].sum(), 1),
         "a.softmax(0) of a new size": (lambda: flat[: next(sizes)].softmax(0), 1),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .parts import (
-    ARRAYS, OPERANDS, PARAMS, WRITTEN, each, form, ints, is_plain, kept, others, params, storage,
-    tensor, unless,
+    ARRAYS, OPERANDS, PARAMS, RECORDED, WRITTEN, each, form, ints, is_plain, kept, others, params,
+    records, storage, tensor, unless,
 )  # fmt: skip
 
 CUDA_MEMORY = [
@@ -22,7 +22,6 @@ ALLOCATED = [
     "storage.device = device",
     "storage.version = 0",
     *tensor("None", "CUDA_KEYS", "device", "storage"),
-    "return tensor",
 ]
 
 
@@ -48,16 +47,18 @@ def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int =
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
     closed += ["low_bits", "params", "otherwise"] if n_params else []
     setup = [*CUDA_MEMORY, "run, pack, tail = straight(launch, index)", *kept(n_params)]
+    setup.append("begin, finish = around")
     given = [*operands, *number, *params(n_params)]
     names = ", ".join([*operands, *number, *PARAMS[:n_params]])
     doc = f"({names}) -> the launch's result."
-    return form(name, closed, doc, setup, given, [
+    return form(name, [*closed, "around"], doc, setup, given, [
         *others(n_params, f"otherwise({names})"),
-        *is_plain(operands, "CUDA_KEYS", is_written=False, device="device"),
+        *records(operands, [*operands, *number], keys="CUDA_KEYS", device="device"),
         *addresses(operands, each("{}._storage", operands), "low_bits" if n_params else "15"),
         "memory = take()",
         f"run(pack({', '.join(['memory.ptr', *ARRAYS[:n], *number, 'tail'])}))",
         *ALLOCATED,
+        RECORDED,
     ])  # fmt: skip
 
 
@@ -83,6 +84,7 @@ def cuda_empty() -> list[str]:
         *unless("_now() is not PLAIN", "asks and cuda.current_device() != index"),
         "memory = take()",
         *ALLOCATED,
+        "return tensor",
     ])  # fmt: skip
 
 
@@ -92,4 +94,5 @@ def cuda_empty_like() -> list[str]:
         *unless("self._keys is not CUDA_KEYS", "self._device is not device", "_now() is not PLAIN"),
         "memory = take()",
         *ALLOCATED,
+        "return tensor",
     ])  # fmt: skip

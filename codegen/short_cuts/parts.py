@@ -83,16 +83,22 @@ def others(n: int, on: str) -> list[str]:
     ]
 
 
-def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
+def records(
+    operands: Sequence[str], given: Sequence[str], in_chains: bool = False, keys: str = "CPU_KEYS",
+    device: str = "",
+) -> list[str]:  # fmt: skip
     """Return lines that leave the short cut unless the operands' keys and the thread's state are
     plain. If autograd records the call, the lines make a node. in_chains: True if the lines, within
     `gt.fuse`, call the table's function for chains. This function returns None if the operator must
-    run immediately."""
+    run immediately. device: the operands' device, if it must be checked. There are no short cuts
+    for other devices than the CPU within `gt.fuse`."""
     begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
-    other_keys = each("{}._keys is not CPU_KEYS", operands)
+    other_keys = each(f"{{}}._keys is not {keys}", operands)
     is_other = "now is not PLAIN and now is not BELOW"
     lines = ["now, node = _now(), None"]
-    if in_chains:
+    if device:
+        lines += unless(*other_keys, *each(f"{{}}._device is not {device}", operands), is_other)
+    elif in_chains:
         lines += [*unless(*other_keys), f"if {is_other}:", "    if now is not FUSING:"]
         lines += [f"    {LONG_WAY}", f"    made = fused[0]({', '.join(given)})"]
         lines += ["    if made is not None:", "        return made"]

@@ -289,9 +289,11 @@ def set_data(x: Tensor, value: Any) -> None:
     if own is not None and is_other:
         own.accumulator = None  # the node has the leaf's former device and dtype
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
-    x._keys = value._keys & ~kept | x._keys & kept
+    now = value._keys & ~kept | x._keys & kept
     if not is_tracked:
-        x._keys &= ~(tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD)
+        now &= ~(tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD)
+    # Short cuts compare key sets by identity.
+    x._keys = value._keys if now == value._keys else now
     x._geometry, x._device, x._offset = value._geometry, value._device, value._offset
     x._storage, x._array = storage, None
 

@@ -183,11 +183,14 @@ def _names(there: Callable[..., Any] | str) -> tuple[str, str]:
 LONG = object()
 
 
-def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
+def recording(
+    table: Table, behind: tuple[Any, ...] | None = (), place: str = "cpu"
+) -> tuple[Any, Any] | None:
     """Return (begin, finish) for a short cut whose operands may require grad. Return None if there
     can be no short cut. begin(*operands) returns a node or None; finish(result, node) sets the
-    result's history. behind: the arguments after the operands."""
-    kernel, _ = table.slot(_AUTOGRAD)
+    result's history. behind: the arguments after the operands. If it is None, begin takes all
+    arguments of the call. place: the device type of the operands."""
+    kernel, _ = table.slot(_AUTOGRAD[place])
     if kernel is None or kernel.is_fallthrough:
         return _nothing, None
     find = getattr(kernel.function, "recording", None)
@@ -195,7 +198,8 @@ def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | N
     return found
 
 
-_AUTOGRAD = keys.runtime_key("AutogradCPU")
+# Maps a device type to its Autograd key.
+_AUTOGRAD = {"cpu": keys.runtime_key("AutogradCPU"), "cuda": keys.runtime_key("AutogradCUDA")}
 
 
 def _nothing(*operands: Any) -> None:

@@ -182,6 +182,38 @@ def over_strides(model: Plan, to: Geometry, source: Geometry) -> Plan:
     return plan
 
 
+def over_reduced(model: Plan, source: Geometry, dims: Sizes, keepdim: bool) -> Plan:
+    """Return the plan `model` of a reduction, adapted to a source of other sizes. The source must
+    be row-major, have no dimension of size 0 or 1, and have as many dimensions as the model's
+    source. At least one dimension is reduced, and the output is new."""
+    sizes, of = source.sizes, model.outputs[0].geometry.dtype
+    step, out_step, before = source.dtype.itemsize, of.itemsize, None
+    reduced, kept = [list[int](), list[int]()], [list[int](), list[int](), list[int]()]
+    for d in range(len(sizes) - 1, -1, -1):
+        size, is_reduced = sizes[d], d in dims
+        into = reduced if is_reduced else kept
+        if is_reduced is before:  # the dimension merges with the one before
+            into[0][-1] *= size
+        else:
+            into[0].append(size)
+            into[1].append(step)
+            if not is_reduced:
+                kept[2].append(out_step)
+        step *= size
+        out_step *= 1 if is_reduced else size
+        before = is_reduced
+    made = contiguous_geometry(reduced_sizes(sizes, dims, keepdim), of)
+    plan = Plan()
+    plan.op, plan.config, plan.sizes = model.op, model.config, sizes
+    plan.common_dtype, plan.device = model.common_dtype, model.device
+    plan.scalar_operands, plan.dtypes = (), model.dtypes
+    plan.outputs, plan.n_outputs = (OutputPlan(made, ALLOCATE),), 1
+    plan.numel, plan.n_reduced, plan.elementwise_dense = source.numel, len(reduced[0]), False
+    plan.shape = (*reduced[0], *kept[0])
+    plan.stride_bytes = ((0,) * plan.n_reduced + tuple(kept[2]), (*reduced[1], *kept[1]))
+    return plan
+
+
 def _adapted(model: Plan, shape: Geometry) -> Plan:
     """Return a plan with the values of `model`, and row-major outputs of the sizes of `shape`,
     which is row-major. The iteration is missing."""

@@ -71,25 +71,26 @@ def records(kind: type[Node]) -> Maker:
     return make
 
 
-def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
+def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...] | None) -> Any:
     """Return two functions for short cuts: the kernel's work before and after the redispatch.
     Return None if the kernel does more than make a node and attach it to the result. behind: the
-    arguments after the operands."""
+    arguments after the operands, or None if the first function takes all arguments."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
     if schema.kind == "functional" and shape.strip("V") == "L":
 
         def begin_list(tensors: Any) -> Any:
             node = record(kind, *tensors)
             if node is not None:
-                kind.keep(node, tensors, *behind)
+                kind.keep(node, tensors, *(behind or ()))
             return node
 
         return begin_list, _finish(table, kind)
-    if schema.kind != "functional" or shape.strip("TNCV"):
+    if schema.kind != "functional" or shape.strip("TNCV" if behind is not None else "TNCVPQOM"):
         return None
+    takes_all, behind = behind is None, behind or ()
     recorder: Function = record_unary if shape.strip("VC") == "T" else record
-    keep, differentiated = kind.keep, [n for n, letter in enumerate(shape) if letter in "TN"]
-    constants = [n for n, letter in enumerate(shape) if letter == "C"]
+    keep, differentiated = kind.keep, [n for n, letter in enumerate(shape) if letter in "TNPQ"]
+    constants = [n for n, letter in enumerate(shape) if letter in "COM"]
 
     def begin(*operands: Any) -> Any:
         node = recorder(kind, *operands)
@@ -100,7 +101,7 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
     def begin_some(*operands: Any) -> Any:
         args = (*operands, *behind)
         for n in constants:
-            if args[n]._autograd is not None:
+            if getattr(args[n], "_autograd", None) is not None:
                 check_constant(table.operator, n, args[n])
         node = recorder(kind, *[args[n] for n in differentiated])
         if node is not None:
@@ -111,7 +112,7 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
     is_whole = differentiated == list(range(count))
     otherwise, finish = begin if is_whole else begin_some, _finish(table, kind)
     made: Any = vars(shapes).get(f"begins_{shape}")
-    if made is None or count != len(shape.rstrip("V")):
+    if made is None or count != len(shape.rstrip("V")) or takes_all:
         return otherwise, finish
     return made(table.operator, kind, keep, behind, otherwise), finish
 

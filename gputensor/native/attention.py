@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
 from ..core.device import CPU
@@ -32,6 +32,7 @@ from ..structured.layers import attention_kernels, attention_loops
 from ..structured.layers.attention_kernels import order_of
 from ..structured.layers.attention_tiles import Dropout, Tile, tiles
 from ..structured.layers.precision import cast, wide
+from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .copy import fill_part
 from .random import draw
@@ -153,12 +154,27 @@ def scaled_dot_product_attention(
     is_dense = dropout_p or attn_mask is not None and attn_mask.requires_grad
     if is_fused and _is_by_tiles(query, key, value, attn_mask, dropout_p):
         made = _by_tiles(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        if not is_dense:
+            args = (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            table = operators.scaled_dot_product_attention.table
+            short.learn_calling(table, scaled_dot_product_attention, args, _again)
         return calls.contiguous(made) if is_dense else made
     key, value = _repeated(key, served[0]), _repeated(value, served[1])
     made = _attend(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if is_fused and not is_dense:
         return _laid_out(made, query)
     return cast(made, query._geometry.dtype)
+
+
+def _again(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
+    is_causal: bool, scale: float | None, enable_gqa: bool,
+) -> Tensor | None:  # fmt: skip
+    """Return the result for operands whose layouts an earlier call has checked, without dropout.
+    Return None if the mask needs a gradient."""
+    if mask is not None and mask.requires_grad:
+        return None
+    return _by_tiles(query, key, value, mask, dropout_p, is_causal, scale)
 
 
 def _by_tiles(
@@ -292,7 +308,13 @@ def _made(
             return both
     launches = attention_kernels.launches(*operands, is_causal, by, dropout)
     if launches is not None:
-        return attention_kernels.forward(launches, *operands)
+        both = attention_kernels.forward(launches, *operands)
+        if dropout is None:
+            args = (query, key, value, 0.0, is_causal, attn_mask, scale)
+            operator = operators._scaled_dot_product_flash_attention_for_cpu
+            kernel = _scaled_dot_product_flash_attention_for_cpu
+            attention_kernels.learn(operator, kernel, args, launches, both, attn_mask)
+        return both
     key, value = _repeated(key, served[0]), _repeated(value, served[1])
     samples, heads, length, _ = query._geometry.sizes
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), by), key, value))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
-from ..structured import library
+from .._generated import calls, operators
+from ..structured import cuda_products, library
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -15,7 +15,10 @@ from .matmul import added_into, added_result, product_into, result
 
 def bmm(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
     made = allocate(result("bmm", self, mat2, ndim=3), self._device)
-    return product_into("bmm", made, self, mat2)
+    product_into("bmm", made, self, mat2)
+    if made._device.type == "cuda":
+        cuda_products.learn(operators.bmm.table, bmm, "bmm", (self, mat2), made)
+    return made
 
 
 def bmm_out(key_set: int, self: Tensor, mat2: Tensor, out: Tensor) -> Tensor:

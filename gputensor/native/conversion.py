@@ -12,6 +12,7 @@ from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, device
 from ..core.dtype import dtype
+from ..core.geometry import Geometry
 from ..core.memory_format import memory_format
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
@@ -116,6 +117,11 @@ def _to_copy(
 _LARGE_BYTES = 1 << 20
 
 
+def _behind(wanted: Geometry, place: device) -> tuple[Any, ...]:
+    """Return the arguments of `_to_copy` after self, for a cast on this device."""
+    return (wanted.dtype, None, place, None, False, None)
+
+
 def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
     """Store the short cut of a cast. On the CPU, a cast has a short cut only if operand and result
     are row-major."""
@@ -127,15 +133,14 @@ def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
     if place is not CPU:
         launch = copy_launch(made, self)
         if launch is not None:
-            found = short_cuda.copied(shape, place, wanted, launch)
+            found = short_cuda.copied(table, self, wanted, launch, (), _behind(wanted, place))
             shortcuts.learn(table, _to_copy, key, found, place)
         known.short = table.short
         return
     is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
     is_dense = shape.is_row_major and wanted.is_row_major
     if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
-        behind = (wanted.dtype, None, CPU, None, False, None)
-        short_make.learn_cast(table, _to_copy, key, cpu_copy, wanted, behind)
+        short_make.learn_cast(table, _to_copy, key, cpu_copy, wanted, _behind(wanted, CPU))
     known.short = table.short
 
 

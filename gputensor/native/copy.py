@@ -89,7 +89,10 @@ def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
         return None
     if src._geometry.is_row_major:
         return model.over(over_sizes(model.plan, to._geometry))
-    return _OnDevice(over_strides(model.plan, to._geometry, src._geometry))
+    made = model.over(over_strides(model.plan, to._geometry, src._geometry))
+    if hasattr(made.launch, "over") and not hasattr(model.launch, "over"):
+        table.remember(alike, made)
+    return made
 
 
 def _likeness(to: Tensor, src: Tensor) -> Any:
@@ -191,7 +194,8 @@ class _OnDevice:
         self.launch = launch or stub.bind("copy", "copy", plan.device.type, plan)
 
     def over(self, plan: Any) -> _OnDevice:
-        """Return the copy for another plan, which differs from `self.plan` only in sizes."""
+        """Return the copy for another plan, which differs from `self.plan` only in sizes and
+        strides."""
         over = getattr(self.launch, "over", None)
         return _OnDevice(plan, over(plan) if over is not None else None)
 
@@ -389,7 +393,7 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
         return
     launch = copy_launch(made, self)
     if launch is not None:
-        found = short_cuda.copied(shape, device, made._geometry, launch)
+        found = short_cuda.copied(table, self, made._geometry, launch, behind=(None,))
         shortcuts.learn(table, kernel, shape, found, device)
     known.short = table.short
 

@@ -27,10 +27,10 @@ from ..kernels import cublas, stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, float8, library
+from ..structured import arguments, cuda_products, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
-from .copy import copy_
+from .copy import copy_, copy_launch
 from .view import with_sizes
 
 
@@ -177,7 +177,10 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
 
     def others(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
         made = allocate(result(loop, self, mat2), self._device)
-        return product_into(loop, made, self, mat2)
+        product_into(loop, made, self, mat2)
+        if made._device.type == "cuda":
+            cuda_products.learn(operator.table, others, loop, (self, mat2), made)
+        return made
 
     return cpu, others
 
@@ -386,7 +389,13 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
             shape = added_result("addmm", self, mat1, mat2, beta, alpha)
             if is_on_cpu:
                 table.remember(key, Seen((shape, beta, alpha)))
-        return added_into("addmm", allocate(shape, mat1._device), self, mat1, mat2, beta, alpha)
+        made = allocate(shape, mat1._device)
+        added_into("addmm", made, self, mat1, mat2, beta, alpha)
+        if made._device.type == "cuda":
+            scales = cut(shape.dtype, beta), cut(shape.dtype, alpha)
+            args, copy = (self, mat1, mat2, beta, alpha), copy_launch(made, self)
+            cuda_products.learn(operator.table, kernel, "addmm", args, made, scales, copy)
+        return made
 
     return kernel
 

@@ -85,9 +85,11 @@ def native_layer_norm(
     eps = real("norm", "eps", eps)
     kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
-        results = allocated(input, rows.layouts)
-        norm_rows.normalize(kernels, rows, input, weight, bias, eps, results)
-        return results
+        three = allocated(input, rows.layouts)
+        steps = norm_rows.normalize(kernels, rows, input, weight, bias, eps, three)
+        args = (input, normalized_shape, weight, bias, eps)
+        norm_kernels.learn(operators.native_layer_norm, native_layer_norm, args, three, steps, 4)
+        return three
     of = rows.layouts[1].dtype
     centered, mean, rstd = center(wide(input), rows.dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
@@ -99,10 +101,9 @@ def native_layer_norm_backward(
     rstd: Tensor, weight: Tensor | None, bias: Tensor | None, output_mask: Any,
 ) -> Gradients:  # fmt: skip
     check_mask("native_layer_norm_backward", output_mask)
-    return norm_rows.backward(
-        "native_layer_norm_backward", operators.native_layer_norm_backward.table, grad_out, input,
-        normalized_shape, mean, rstd, weight, bias, output_mask,
-    )  # fmt: skip
+    args = (grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+    call = operators.native_layer_norm_backward, native_layer_norm_backward, args, 7
+    return norm_rows.backward(call, *args)
 
 
 # --- RMS norm -------------------------------------------------------------------------------------
@@ -139,14 +140,16 @@ def _fused_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     op, table = "rms_norm", operators._fused_rms_norm.table
     rows = norm_rows.rows_of(op, table, input, normalized_shape, weight, of=compute_dtype(input))
-    eps = rms_eps(input, eps)
+    by_eps = rms_eps(input, eps)
     kernels = norm_rows.kernels_outside_chains(table, rows, input)
     if kernels is not None or is_for_kernels(input):
+        args = (input, normalized_shape, weight, eps)
         made, rstd = [allocate(layout, input._device) for layout in rows.layouts]
-        norm_rows.normalize(kernels, rows, input, weight, None, eps, (made, None, rstd))
+        steps = norm_rows.normalize(kernels, rows, input, weight, None, by_eps, (made, None, rstd))
+        norm_kernels.learn(operators._fused_rms_norm, _fused_rms_norm, args, (made, rstd), steps, 3)
         return made, rstd
     x = wide(input)
-    rstd = norm_rows.root_mean_square(x, rows.dims, eps)
+    rstd = norm_rows.root_mean_square(x, rows.dims, by_eps)
     made = affine(calls.mul_Tensor(x, rstd), weight, None)
     return in_format(made, input._geometry.dtype), in_format(rstd, rows.layouts[1].dtype)
 
@@ -156,10 +159,10 @@ def _fused_rms_norm_backward(
     weight: Tensor | None, output_mask: Any,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     check_mask("_fused_rms_norm_backward", output_mask, 2)
-    of_input, of_weight, _ = norm_rows.backward(
-        "_fused_rms_norm_backward", operators._fused_rms_norm_backward.table, grad_out, input,
-        normalized_shape, None, rstd, weight, None, (*output_mask, False),
-    )  # fmt: skip
+    args = (grad_out, input, normalized_shape, rstd, weight, output_mask)
+    call = operators._fused_rms_norm_backward, _fused_rms_norm_backward, args, 5
+    given = (grad_out, input, normalized_shape, None, rstd, weight, None, (*output_mask, False))
+    of_input, of_weight, _ = norm_rows.backward(call, *given)
     return of_input, of_weight
 
 
@@ -201,8 +204,11 @@ def native_group_norm(
     kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
     if kernels is not None:
         results = allocated(input, layouts)
-        norm_kernels.rows(kernels, input, weight, bias, eps, results)
+        steps = norm_kernels.rows(kernels, input, weight, bias, eps, results)
         made, mean, rstd = results
+        if form is formats.contiguous_format:
+            args = (*operands, N, C, HxW, group, eps)
+            norm_kernels.learn(operators.native_group_norm, native_group_norm, args, results, steps)
         return calls.contiguous(made, form), mean, rstd
     sizes, of = input._geometry.sizes, layouts[1].dtype
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
@@ -242,11 +248,13 @@ def native_group_norm_backward(
         inputs = (*arrays, *numbers)
         _, *others = kernel_gradients("grouped_backward", inputs, made, into, (C,), of, output_mask)
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
-    table = operators.native_group_norm_backward.table
-    kernels = norm_kernels.launches(table, input, (N, C, HxW, group))
+    operator = operators.native_group_norm_backward
+    kernels = norm_kernels.launches(operator.table, input, (N, C, HxW, group))
     if kernels is not None:
+        args = (grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)
+        call = (operator, native_group_norm_backward, args, None)
         made, *others = norm_kernels.rows_backward(
-            kernels, grad_out, input, mean, rstd, weight, (C,), of, output_mask
+            kernels, grad_out, input, mean, rstd, weight, (C,), of, output_mask, call
         )
         return None if made is None else calls.contiguous(made, form), others[0], others[1]
     grad = calls.reshape(wide(grad_out), (N, C, HxW))
@@ -297,9 +305,12 @@ def native_batch_norm(
     kernels = norm_kernels.launches(table, input, norm_kernels.channels_of(input, form))
     if kernels is not None:
         running = running_mean, running_var
-        return norm_kernels.channels(
+        three, steps = norm_kernels.channels(
             kernels, input, weight, bias, running, training, momentum, eps, of, form
         )
+        args = (input, weight, bias, *running, training, momentum, eps)
+        norm_kernels.learn(operators.native_batch_norm, native_batch_norm, args, three, steps)
+        return three
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     x = wide(input)
     if training:
@@ -385,14 +396,14 @@ def native_batch_norm_backward(
         return kernel_gradients(
             "channels_backward", inputs, made, into, (channels,), of, output_mask
         )
-    layout, table = (
-        norm_kernels.channels_of(input, form),
-        operators.native_batch_norm_backward.table,
-    )
-    kernels = norm_kernels.launches(table, input, layout)
+    operator, layout = operators.native_batch_norm_backward, norm_kernels.channels_of(input, form)
+    kernels = norm_kernels.launches(operator.table, input, layout)
     if kernels is not None:
+        tensors = (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd)
+        args = (*tensors, train, eps, output_mask)
+        call = operator, native_batch_norm_backward, args, None
         return norm_kernels.channels_backward(
-            kernels, grad_out, input, mean, rstd, weight, train, eps, of, form, output_mask
+            kernels, grad_out, input, mean, rstd, weight, train, eps, of, form, output_mask, call
         )
     along, dims = (1, channels, *[1] * (given.ndim - 2)), (0, *range(2, given.ndim))
     if train:

@@ -24,7 +24,7 @@ from ..dispatch.keys import FUSE
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
 from ..iterator.operands import RESIZE
-from ..iterator.plan import build_reduction
+from ..iterator.plan import build_reduction, over_reduced
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array
@@ -91,6 +91,14 @@ class _Entry:
         self.plan, self.loop, self.run, self.axes, self.keepdim = plan, loop, run, axes, keepdim
         self.geometry = plan.outputs[0].geometry
         self.is_fresh = True
+
+    def over(self, source: Geometry) -> _Entry:
+        """Return the entry for a source of other sizes: see `_likeness`."""
+        plan = over_reduced(self.plan, source, self.axes or (), self.keepdim)
+        over = getattr(self.run, "over", None)
+        run = over(plan) if over is not None else None
+        run = run or stub.bind("reduce", self.loop, plan.device.type, plan)
+        return _Entry(plan, self.loop, run, self.axes, self.keepdim)
 
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Store a short cut for calls with these arguments."""
@@ -192,11 +200,32 @@ def _reduce(
     if entry is None:
         if self._geometry.dtype.is_float8:
             return _reduce(operator, op, _wide(op, self, wanted), dim, keepdim, wanted)
-        entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
+        alike = _likeness(self, key)
+        model = None if alike is None else table.plans.get(alike)
+        if model is not None:
+            made = model.over(self._geometry)
+            # A chain's substitute for an entry (fusion/members/reductions.py) is always stored.
+            remember = table.remember_again if type(made) is _Entry else table.remember
+            entry = remember(key, made)
+        else:
+            entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
+            if alike is not None and entry.axes:
+                table.remember(alike, entry)
     elif entry.is_fresh and kernel is not None:
         entry.learn(table, kernel, args)
-    made: Tensor = entry.fresh(self)
-    return made
+    result: Tensor = entry.fresh(self)
+    return result
+
+
+def _likeness(self: Tensor, key: tuple[Any, ...]) -> Any:
+    """Return a key of all properties of a call except the sizes of self, or None. Calls with equal
+    keys have plans that differ only in sizes, so a new plan is derived from an earlier one: see
+    `_likeness` in structured/pointwise. key: the key of the call's plan."""
+    shape, sizes = self._geometry, self._geometry.sizes
+    is_plain = self._device is not CPU and shape.is_row_major and sizes
+    if not is_plain or 1 in sizes or 0 in sizes:
+        return None
+    return (_likeness, shape.dtype, len(sizes), *key[1:])
 
 
 def _reduce_into(

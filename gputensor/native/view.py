@@ -154,7 +154,7 @@ def _learn_copy(
     key = (cloned._geometry, self._geometry, self._device, self._device)
     launch = getattr(operators.copy_.table.plans.get(key), "launch", None)
     if launch is not None:
-        found = short_cuda.copied(self._geometry, self._device, made._geometry, launch, (shape,))
+        found = short_cuda.copied(table, self, made._geometry, launch, (shape,))
         shortcuts.learn(table, reshape, (self._geometry, shape), found, self._device)
     known.short = table.short
 

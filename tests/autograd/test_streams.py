@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from gputensor.autograd.engine.run import Run
 
 from ..backend.late import late
 from ..cuda.support import requires_emulator
@@ -135,6 +136,17 @@ def test_a_device_without_streams_to_choose_from_has_none() -> None:
             assert y.grad_fn.stream is None
             y.sum().backward()
         assert x.grad.tolist() == [2, 2, 2]
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_nodes_of_the_current_stream_change_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = gt.arange(3.0).to("cuda").requires_grad_()
+    y = ((x * 2).exp() + x).sum()
+    for name in ("run_node", "finish_leaf"):
+        monkeypatch.setattr(Run, name, lambda *args: pytest.fail("a change of streams"))
+    y.backward()
+    assert x.grad.tolist() == pytest.approx((2 * (x.detach() * 2).exp() + 1).tolist())
 
 
 def test_what_is_no_stream_is_refused_before_anything_changes(openreg: Any) -> None:

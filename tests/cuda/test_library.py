@@ -8,7 +8,9 @@ import pytest
 
 import gputensor as gt
 from gputensor import runtime
+from gputensor._generated import operators
 from gputensor.core import errors
+from gputensor.dispatch import dispatcher
 from gputensor.kernels import cublas
 from gputensor.kernels.cuda import matmul_launch
 from gputensor.native import matmul
@@ -167,6 +169,30 @@ def test_large_products_are_those_of_the_library(monkeypatch, of):
         assert gt.equal(found, wanted)
     names = ["mm", "addmm", "bmm", "bmm", "baddbmm", "addmm", "mm"]
     assert asked == ([] if of is gt.int32 else names)
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason=gt.cuda.unavailable_reason() or "")
+@pytest.mark.parametrize("of", DTYPES, ids=str)
+def test_repeated_large_products_use_short_cuts(monkeypatch, of):
+    monkeypatch.setattr(cublas, "LARGE", 0)
+    dispatcher.forget_plans()
+    sizes = (3, 4), (4, 5), (5,), (2, 3, 4), (2, 4, 5)
+    operands = [gt.arange(math.prod(n)).reshape(n).to(of) for n in sizes]
+
+    def products(a, b, c, many, others):
+        yield a @ b
+        yield gt.addmm(c, a, b)
+        yield gt.addmm(c, a, b, beta=2, alpha=3)
+        yield gt.addmm(c, a, b.t().contiguous().t(), beta=0)
+        yield gt.bmm(many, others)
+
+    wanted = list(products(*operands))
+    for n in range(5):
+        made = list(products(*[t.cuda() for t in operands]))
+        assert [x.tolist() for x in made] == [x.tolist() for x in wanted], n
+    if cublas.takes(of, (3, 5), 4) and not gt.cuda.is_emulated():
+        assert all(len(op.table.short) for op in (operators.mm, operators.addmm, operators.bmm))
+    dispatcher.forget_plans()
 
 
 @requires_emulator

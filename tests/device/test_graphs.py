@@ -403,11 +403,17 @@ def test_two_threads_capture_at_once() -> None:
     assert (ours.tolist(), made["theirs"].tolist()) == ([1, 2, 3, 4], [0, 2, 4, 6])
 
 
-def test_large_products_do_without_cublas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """CuPy does not allow cuBLAS in a capture; the kernel that replaces it is loaded before."""
+@pytest.mark.parametrize("times", [1, 4])
+def test_large_products_do_without_cublas(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int
+) -> None:
+    """CuPy does not allow cuBLAS in a capture; the kernel that replaces it is loaded before. This
+    also holds for short cuts, which repeated calls store."""
     monkeypatch.setattr(cublas, "LARGE", 1)
     a, b = arange(12).view(3, 4), arange(12).view(4, 3)
-    wanted = (a @ b).tolist()
+    for _ in range(times):
+        wanted = (a @ b).tolist()
+        gt.addmm(b[:3], a, b)
     g, path = gt.cuda.CUDAGraph(), tmp_path / "graph.dot"
     with gt.cuda.graph(g):
         made, added = a @ b, gt.addmm(b[:3], a, b)

@@ -14,7 +14,8 @@ from gputensor.core.dtype import bfloat16, bool_, complex32, float16, float32, f
 from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.dispatch import dispatcher
 from gputensor.iterator.config import COPY
-from gputensor.iterator.plan import build, over_strides
+from gputensor.iterator.plan import build, build_reduction, over_reduced, over_strides
+from gputensor.kernels.cuda import reduce_launch
 from gputensor.kernels.cuda.copy_launch import Copy
 from gputensor.kernels.cuda.launch import Launch
 from gputensor.kernels.cuda.pointwise_launch import ByAddress, Scaled
@@ -318,3 +319,83 @@ def test_the_plan_of_a_copy_over_other_strides_is_the_plan_that_is_built():
                 assert getattr(derived, name) == getattr(built, name), (name, given)
             [one], [other] = derived.outputs, built.outputs
             assert (one.geometry, one.action) == (other.geometry, other.action)
+
+
+def reductions(rng):
+    """Return sizes without 0 and 1, and some dimensions."""
+    ndim = rng.randrange(1, 5)
+    dims = tuple(sorted(rng.sample(range(ndim), rng.randrange(1, ndim + 1))))
+    return ndim, dims, rng.random() < 0.5
+
+
+def parts_of(run):
+    """Return what a launch of a reduction passes to the kernel."""
+    stages = [(*at, *[getattr(stage, n) for n in COMPARED]) for *at, stage in run.stages]
+    return stages, run.last and [getattr(run.last, n) for n in COMPARED], run.workspace_bytes
+
+
+COMPARED = ("entry", "defines", "grid", "block", "tail", "segments")
+
+
+def test_the_plan_of_a_reduction_over_other_sizes_is_the_plan_that_is_built():
+    rng, place = random.Random(7), gt.device("cuda:0")
+    kinds = (("sum", float32, float32), ("mean", bfloat16, bfloat16), ("amax", uint8, uint8),
+             ("any", float32, bool_), ("sum", uint8, int64))  # fmt: skip
+    for _ in range(tier.pick(40, 200)):
+        ndim, dims, keepdim = reductions(rng)
+        loop, of, to = rng.choice(kinds)
+        compute = to if loop != "any" else of
+        model = run = None
+        for _ in range(5):
+            sizes = tuple(rng.choice((2, 3, 5, 8, 40, 300)) for _ in range(ndim))
+            source = contiguous_geometry(sizes, of)
+            built = build_reduction(loop, (source, place), None, dims, keepdim, compute, to)
+            bound = reduce_launch.bind("reduce", loop, built)
+            if model is None:
+                model, run = built, bound
+            derived = over_reduced(model, source, dims, keepdim)
+            for name in {*built.__slots__} - {"outputs"}:
+                assert getattr(derived, name) == getattr(built, name), (name, sizes, dims)
+            [one], [other] = derived.outputs, built.outputs
+            assert (one.geometry, one.action) == (other.geometry, other.action)
+            found = run.over(derived)
+            assert found is None or parts_of(found) == parts_of(bound)
+            assert found is not None or bound.last is not None
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_reductions_of_new_sizes_do_not_build_plans(monkeypatch):
+    dispatcher.forget_plans()
+    x = gt.arange(4096.0).to("cuda")
+    wanted = [x[: 4 * n].cpu().view(4, n).sum(0).tolist() for n in range(8, 40)]
+    for n in (5, 6, 7):
+        x[: 4 * n].view(4, n).sum(0)
+    monkeypatch.setattr("gputensor.native.reduce.build_reduction", None)
+    for n, sums in enumerate(wanted, 8):
+        assert x[: 4 * n].view(4, n).sum(0).tolist() == sums
+    monkeypatch.undo()
+    dispatcher.forget_plans()
+
+
+@requires_emulator
+@pytest.mark.emulator
+def test_copies_of_new_sizes_bind_no_launch(monkeypatch):
+    dispatcher.forget_plans()
+    host = gt.arange(4096.0)
+    x = host.to("cuda")
+
+    def copies(of, n):
+        rows = of[: 4 * n].view(4, n)
+        yield rows.t().contiguous()
+        yield rows[:, 1:].half()
+        yield of[: 12 * n].view(4, 3, n).permute(2, 0, 1).contiguous()
+
+    for n in (5, 6, 7):
+        [*copies(host, n), *copies(x, n)]
+    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
+    for n in range(8, 40):
+        for found, wanted in zip(copies(x, n), copies(host, n)):
+            assert found.tolist() == wanted.tolist()
+    monkeypatch.undo()
+    dispatcher.forget_plans()

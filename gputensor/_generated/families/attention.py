@@ -10,6 +10,12 @@ op_scaled_dot_product_attention = _define(
 def call_scaled_dot_product_attention(
         query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
         enable_gqa=False):
+    short = op_scaled_dot_product_attention.table.short.get((
+        query._geometry, key._geometry, value._geometry,
+        None if attn_mask is None else attn_mask._geometry))
+    if short is not None and (made := short(
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (query._keys | key._keys | value._keys | (0 if attn_mask is None else attn_mask._keys)
         | include) & keep
@@ -21,6 +27,12 @@ op__scaled_dot_product_flash_attention_for_cpu = _define(
     ("nondeterministic_seeded",))
 def call__scaled_dot_product_flash_attention_for_cpu(
         query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
+    short = op__scaled_dot_product_flash_attention_for_cpu.table.short.get((
+        query._geometry, key._geometry, value._geometry,
+        None if attn_mask is None else attn_mask._geometry))
+    if short is not None and (made := short(
+            query, key, value, dropout_p, is_causal, attn_mask, scale)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (query._keys | key._keys | value._keys | (0 if attn_mask is None else attn_mask._keys)
         | include) & keep

@@ -23,6 +23,15 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     try:
         if type(normalized_shape) is list:
             normalized_shape = tuple(normalized_shape)
+        try:
+            short = op_native_layer_norm.table.short.get((
+                input._geometry, normalized_shape, None if weight is None else weight._geometry,
+                None if bias is None else bias._geometry))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(
+                input, normalized_shape, weight, bias, eps)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys) | include) & keep
@@ -32,6 +41,15 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
         return _refuse(error, "native_layer_norm", native_layer_norm, locals())
 
 def call_native_layer_norm(input, normalized_shape, weight, bias, eps):
+    try:
+        short = op_native_layer_norm.table.short.get((
+            input._geometry, normalized_shape, None if weight is None else weight._geometry,
+            None if bias is None else bias._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(
+            input, normalized_shape, weight, bias, eps)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys) | include) & keep
@@ -42,6 +60,15 @@ op_native_layer_norm_backward = _define(
     ("core",))
 def call_native_layer_norm_backward(
         grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
+    try:
+        short = op_native_layer_norm_backward.table.short.get((
+            grad_out._geometry, input._geometry, normalized_shape, mean._geometry, rstd._geometry,
+            None if weight is None else weight._geometry, None if bias is None else bias._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(
+            grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
         | (0 if weight is None else weight._keys) | (0 if bias is None else bias._keys)
@@ -129,6 +156,13 @@ def nn_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
 op__fused_rms_norm = _define(
     "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)")
 def call__fused_rms_norm(input, normalized_shape, weight, eps):
+    try:
+        short = op__fused_rms_norm.table.short.get((
+            input._geometry, normalized_shape, None if weight is None else weight._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(input, normalized_shape, weight, eps)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
     return op__fused_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)
@@ -136,6 +170,15 @@ def call__fused_rms_norm(input, normalized_shape, weight, eps):
 op__fused_rms_norm_backward = _define(
     "aten::_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)")
 def call__fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask):
+    try:
+        short = op__fused_rms_norm_backward.table.short.get((
+            grad_out._geometry, input._geometry, normalized_shape, rstd._geometry,
+            None if weight is None else weight._geometry))
+    except TypeError:
+        short = None
+    if short is not None and (made := short(
+            grad_out, input, normalized_shape, rstd, weight, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | rstd._keys | (0 if weight is None else weight._keys)
         | include) & keep
@@ -176,6 +219,12 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
             HxW, group, grad_input_mask)
     Native: native/norm.py. Matches torch.native_group_norm."""
     try:
+        short = op_native_group_norm.table.short.get((
+            input._geometry, None if weight is None else weight._geometry,
+            None if bias is None else bias._geometry))
+        if short is not None and (made := short(
+                input, weight, bias, N, C, HxW, group, eps)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys) | include) & keep
@@ -185,6 +234,12 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
         return _refuse(error, "native_group_norm", native_group_norm, locals())
 
 def call_native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    short = op_native_group_norm.table.short.get((
+        input._geometry, None if weight is None else weight._geometry,
+        None if bias is None else bias._geometry))
+    if short is not None and (made := short(
+            input, weight, bias, N, C, HxW, group, eps)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys) | include) & keep
@@ -195,6 +250,12 @@ op_native_group_norm_backward = _define(
     ("core",))
 def call_native_group_norm_backward(
         grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
+    short = op_native_group_norm_backward.table.short.get((
+        grad_out._geometry, input._geometry, mean._geometry, rstd._geometry,
+        None if weight is None else weight._geometry))
+    if short is not None and (made := short(
+            grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
         | (0 if weight is None else weight._keys) | include) & keep
@@ -243,6 +304,15 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
             running_var, result1, result2, training, eps, grad_input_mask)
     Native: native/norm.py. Matches torch.native_batch_norm."""
     try:
+        short = op_native_batch_norm.table.short.get((
+            input._geometry, None if weight is None else weight._geometry,
+            None if bias is None else bias._geometry,
+            None if running_mean is None else running_mean._geometry,
+            None if running_var is None else running_var._geometry))
+        if short is not None and (made := short(
+                input, weight, bias, running_mean, running_var, training, momentum,
+                eps)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
@@ -254,6 +324,14 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         return _refuse(error, "native_batch_norm", native_batch_norm, locals())
 
 def call_native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    short = op_native_batch_norm.table.short.get((
+        input._geometry, None if weight is None else weight._geometry,
+        None if bias is None else bias._geometry,
+        None if running_mean is None else running_mean._geometry,
+        None if running_var is None else running_var._geometry))
+    if short is not None and (made := short(
+            input, weight, bias, running_mean, running_var, training, momentum, eps)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys) | (0 if running_mean is None else running_mean._keys)
@@ -266,6 +344,16 @@ op_native_batch_norm_backward = _define(
 def call_native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
         output_mask):
+    short = op_native_batch_norm_backward.table.short.get((
+        grad_out._geometry, input._geometry, None if weight is None else weight._geometry,
+        None if running_mean is None else running_mean._geometry,
+        None if running_var is None else running_var._geometry,
+        None if save_mean is None else save_mean._geometry,
+        None if save_invstd is None else save_invstd._geometry))
+    if short is not None and (made := short(
+            grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+            output_mask)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (grad_out._keys | input._keys | (0 if weight is None else weight._keys)
         | (0 if running_mean is None else running_mean._keys)

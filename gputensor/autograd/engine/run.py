@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._generated import calls
 from ...dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
-from ...runtime import current
+from ...runtime import capture, current
 from ...tensor.tensor import Tensor
 from .. import anomaly
 from .accumulate import accumulate
@@ -24,7 +24,7 @@ from ..formulas.fitting import fit
 from ..history import AutogradMeta
 from ..modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
 from ..node import AccumulateGrad, Edge, Node
-from ..streams import on_stream, wait
+from ..streams import current_stream, device_of, on_stream, wait
 
 # After this many nested backwards, the next one runs in a new thread with an empty stack. Each
 # nested backward takes a dozen frames, plus the frames of user code, and Python's limit is 1000
@@ -44,16 +44,18 @@ class Run(Careful):
     """One run of backward through a graph.
 
     buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> the
-    number of gradients still missing. order: the nodes to run, without leaves.
+    number of gradients still missing. order: the nodes to run, without leaves. home: the stream
+    that is current during the run, on the device of the first node with a stream: see `_home`.
     """
 
-    __slots__ = ("buffers", "missing", "order", "__weakref__")
+    __slots__ = ("buffers", "home", "missing", "order", "__weakref__")
 
     def __init__(self, keep: bool, create: bool) -> None:
         super().__init__(keep, create)
         self.order: list[Node] = []
         self.buffers: dict[Node, Grads] = {}
         self.missing: dict[Node, int] = {}
+        self.home: Any = None
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
         """Run backward and return the requested gradients. Deeply nested runs use the stack of
@@ -115,15 +117,15 @@ class Run(Careful):
         buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
         is_plain_run = not self.captures and needed is None and not anomaly.is_on
         complete: list[Node] = []  # leaves whose gradients are complete
+        home = place = None
         for node in order:
             buffer = buffers.pop(node, None)
-            edges = node.edges
-            if (
-                not is_plain_run
-                or node.hooks is not None
-                or node.stream is not None
-                or node.is_users
-            ):
+            edges, is_far = node.edges, False
+            if node.stream is not None:
+                if place is None:
+                    home, place = self._home(node)
+                is_far = node.stream is not home
+            if not is_plain_run or node.hooks is not None or is_far or node.is_users:
                 results = self.run_node(node, buffer or [None] * len(node.outputs))
                 if results is None:
                     continue
@@ -152,13 +154,18 @@ class Run(Careful):
                 g = results[number]
                 if g is not None:
                     shape, device = following.outputs[output]
+                    # A gradient from one node of the current stream to another must not wait.
+                    waits = following.stream is not None and (
+                        following.stream is not home or node.stream is not home
+                        or device is not place
+                    )  # fmt: skip
                     if g._geometry is not shape:
-                        if g._device is device and following.stream is None:
+                        if g._device is device and not waits:
                             g = fit(g, shape, device, node, number)
                         else:
                             self._arrive(following, output, g, node, number)
                             g = None
-                    elif g._device is not device or following.stream is not None:
+                    elif g._device is not device or waits:
                         self._arrive(following, output, g, node, number)
                         g = None
                     if g is not None:
@@ -182,6 +189,14 @@ class Run(Careful):
                 for leaf in complete:
                     self._finish(leaf)
                 complete.clear()
+
+    def _home(self, node: Node) -> tuple[Any, Any]:
+        """Return the current stream of the device of a node, or None within a capture, and the
+        device. Nodes of the current stream need no change of streams. Gradients between them need
+        no wait."""
+        place = device_of(node)
+        self.home = None if capture.capturing else current_stream(place)
+        return self.home, place
 
     def _order(self, roots: list[Edge]) -> list[Node]:
         """Return the reachable nodes in descending order of their sequence numbers. Also count the
@@ -269,7 +284,7 @@ class Run(Careful):
         if (
             not self.captures
             and leaf.hooks is None
-            and leaf.stream is None
+            and (leaf.stream is None or leaf.stream is self.home)
             and type(meta) is AutogradMeta
             and meta.edge is None
             and meta.view is None

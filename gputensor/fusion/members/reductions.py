@@ -95,6 +95,9 @@ class _Entry:
         self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
+    def over(self, source: Geometry) -> _Entry:
+        return _Entry(self.operator, self.real.over(source))
+
     @property
     def program(self) -> Callable[..., Any] | None:
         """The compiled loop as the program of a stage, or None if there is none."""

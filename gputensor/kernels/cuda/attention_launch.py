@@ -3,8 +3,9 @@ keys."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import runtime
 from ...core.dtype import bfloat16, bool_, dtype, float16, float32
@@ -20,6 +21,7 @@ DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
 _OPERAND, _REST = Struct("<Q4q").pack, Struct("<Q9IffI").pack
+_STRIDES = Struct("<4q").pack
 _ABSENT = _OPERAND(0, 0, 0, 0, 0)
 
 # An operand: its pointer, and its stride bytes over samples, heads, rows and elements.
@@ -64,6 +66,11 @@ class Attention(NamedTuple):
         own = self.heads // self.served
         self._launch(device_index, "attention_keys", own, self.keys, operands)
 
+    def fixed(self, *names: str, **walks: Sizes) -> Fixed:
+        """Return the launch of the forward kernel for operands of fixed layouts. names: the
+        operands, in the order in which a short cut passes them. walks: their stride bytes."""
+        return Fixed(self, names, walks)
+
     def defines(self) -> variants.Defines:
         widest = max(self.width, self.value_width)
         return define(self.of, next(width for width in WIDTHS if widest <= width))
@@ -72,13 +79,17 @@ class Attention(NamedTuple):
         """Pack the struct `attention_params` of attention.cu."""
         given = [operands.get(name) for name in _OPERANDS]
         packed = [_ABSENT if x is None else _OPERAND(x[0], *x[1]) for x in given]
+        return b"".join((*packed, self.rest(tiles)))
+
+    def rest(self, tiles: int) -> bytes:
+        """Return the parameters after the operands."""
         kind = 0 if self.mask is None else 1 if self.mask is bool_ else 2
         if kind == 2 and self.mask is not float32:
             kind = 3
         seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
         # In a graph, the seed is a Place, an address: see Note [Random numbers of a graph].
         of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
-        return b"".join((*packed, numbers.pair(seed, block))) + _REST(
+        return numbers.pair(seed, block) + _REST(
             limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,
             kind, self.is_causal, tiles, self.scale, grown, of_dropout,
         )  # fmt: skip
@@ -89,11 +100,42 @@ class Attention(NamedTuple):
     def _launch(
         self, device_index: int, entry: str, heads: int, rows: int, operands: dict[str, Operand]
     ) -> None:
-        tiles, cuda = self._tiles(rows), runtime.cuda()
+        self.loaded(device_index, entry, heads, rows)(self.params(self._tiles(rows), operands))
+
+    def loaded(
+        self, device_index: int, entry: str, heads: int, rows: int
+    ) -> Callable[[bytes], None]:  # fmt: skip
+        """Return a function of the parameters that launches a kernel."""
         function = module.function("attention", entry, self.defines(), device_index)
-        grid, stream = (self.samples * heads * tiles, 1, 1), cuda.current_stream(device_index)
-        params = self.params(tiles, operands)
-        cuda.launch(function, grid, (THREADS, 1, 1), 0, stream, params)
+        grid = (self.samples * heads * self._tiles(rows), 1, 1)
+        run: Callable[[bytes], None] = runtime.cuda().launcher(function, grid, (THREADS, 1, 1))
+        return run
+
+
+class Fixed:
+    """One launch of the forward kernel: see `Attention.fixed`."""
+
+    __slots__ = ("by", "names", "walks")
+
+    def __init__(self, by: Attention, names: tuple[str, ...], walks: dict[str, Sizes]) -> None:
+        self.by, self.names, self.walks = by, names, walks
+
+    def numbered(self, device_index: int, operands: Any, scalars: Any) -> launch.Straight:
+        """Return the parts of the launch: see launch.numbered."""
+        by = self.by
+        run = by.loaded(device_index, "attention_forward", by.heads, by.queries)
+        tail = by.rest(launch.blocks_for(by.queries, SIDE))
+        places = [
+            (self.names.index(name), _STRIDES(*self.walks[name]))
+            for name in _OPERANDS if name in self.names
+        ]  # fmt: skip
+        parts = ["Q32s" if name in self.names else "40x" for name in _OPERANDS]
+        pack = Struct(f"<{''.join(parts)}{len(tail)}s").pack
+
+        def packed(*given: Any) -> bytes:
+            return pack(*[x for n, walk in places for x in (given[n], walk)], given[-1])
+
+        return run, packed, tail
 
 
 def define(of: dtype, width: int) -> variants.Defines:

@@ -95,9 +95,9 @@ def _best(
     """Return the tile with the best score. halved: how often the number of elements per thread is
     halved.
     """
-    best, seen = None, set()
+    best, seen, item = None, set(), walk.item
     for out_bytes in score.PACK_RUNS_BYTES:
-        for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
+        for each, threads in (score.PACK_WIDE[item], score.PACK_NARROW[item]):
             room = max(1, each >> halved) * threads
             found = _tile(walk, *runs, out_bytes, room, halved)
             if found is not None:
@@ -186,25 +186,24 @@ def _cut(walk: Walk, of: Pack, run: list[int]) -> int | None:
 
 def _accesses(walk: Walk, of: Pack, halved: int) -> None:
     """Set the widths of loads and stores, and the number of elements per thread."""
-    widths = []
+    widths, item = [], walk.item
+    widest, word = 16 // item, 4 // item or 1
     for run, strides, low, size in (
         (of.run_in, walk.src, walk.src_low, walk.src_bytes),
         (of.run_out, walk.dst, walk.dst_low, walk.dst_bytes),
     ):
-        outside = [s for d, s in enumerate(strides) if d not in run]
-        access = access_bytes(low, outside)
-        whole = size_of(of.chunks, run[:-1])
+        last = run[-1]
+        whole = size_of(of.chunks, run[:-1]) * size
+        steps = [s for d, s in enumerate(strides) if d not in run]
         # A run's last chunk may be shorter, but it must also consist of whole accesses.
-        access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
-        access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
-        widest, word = 16 // walk.item, max(1, 4 // walk.item)
-        wide = access // size
+        steps += [whole * of.chunks[last], whole * walk.sizes[last]]
+        wide = access_bytes(low, steps) // size
         widths.append(widest if wide >= widest else word if wide >= word else 1)
-    if walk.item == 1 and widths[0] == 1:
+    if item == 1 and widths[0] == 1:
         widths[1] = min(widths[1], word)  # A gather of sixteen bytes takes too many registers.
     of.load, of.store = widths
-    of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
-    of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
+    of.is_wide = min(widths) * item >= (4 if item < 4 else 16)
+    of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[item]
     of.each = -(-max(1, of.each >> halved) // max(widths)) * max(widths)
 
 
@@ -230,7 +229,7 @@ def _fits(walk: Walk, of: Pack) -> bool:
         return False
     if max(len(of.rows_in), len(of.rows_out), len(of.run_out)) > INNER_DIMS:
         return False
-    if len(outer(walk, of)) + 2 > OUTER_DIMS[1]:
+    if len(of.chunks) + 2 > OUTER_DIMS[1] and len(outer(walk, of)) + 2 > OUTER_DIMS[1]:
         return False
     sides = (walk.dst, walk.src)
     spans = (sum((t - 1) * abs(s) for t, s in zip(of.chunks, side)) for side in sides)
@@ -324,7 +323,9 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
     for d in (*of.run_out, *of.rows_out):
         if len(found) >= count:
             break
-        found = [f + i * place[d] for i in range(of.chunks[d]) for f in found]
+        # At most so many indices of this dimension are among the first `count` elements.
+        needed = min(of.chunks[d], -(-count // len(found)))
+        found = [f + i * place[d] for i in range(needed) for f in found]
     return found[:count]
 
 

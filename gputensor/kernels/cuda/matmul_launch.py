@@ -41,6 +41,22 @@ class Matmul:
         strides = (out_strides, a_strides, b_strides)
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, b"")
 
+    def fixed(
+        self, sizes: tuple[int, int, int], strides: list[Sizes], scales: tuple[Any, Any],
+        count: int = 1,
+    ) -> Fixed | None:  # fmt: skip
+        """Return the launch for operands of these layouts, or None if it is not one launch.
+        scales: not used."""
+        return self._fixed(sizes, tuple(strides), count, b"")
+
+    def _fixed(
+        self, sizes: tuple[int, int, int], strides: tuple[Sizes, ...], count: int, rest: bytes
+    ) -> Fixed | None:
+        if count > _MOST_PRODUCTS:
+            return None
+        blocks, layouts, _ = _plan(self.op, self.itemsize, sizes, strides)
+        return Fixed(self, (blocks, count, 1), layouts, rest)
+
     def ready(self, device_index: int) -> Any:
         """Return the loaded kernel."""
         return module.function("matmul", self.entry, self.defines, device_index)
@@ -109,6 +125,15 @@ class Addmm(Matmul):
         strides = (out_strides, a_strides, b_strides)
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
+    def fixed(
+        self, sizes: tuple[int, int, int], strides: list[Sizes], scales: tuple[Any, Any],
+        count: int = 1,
+    ) -> Fixed | None:  # fmt: skip
+        """Return the launch for operands of these layouts. scales: (beta, alpha)."""
+        *three, added = strides
+        rest = self.added(0, added, *scales)
+        return self._fixed(sizes, tuple(three), count, rest)
+
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
         """Return the additional parameters of addmm, which follow mm's parameters."""
         added = _ADDED.pack(pointer if beta != 0 else 0, *_in_bytes(strides, self.itemsize))
@@ -118,6 +143,36 @@ class Addmm(Matmul):
         pointer, *by = _ADDED.unpack_from(rest)
         pointer += count * by[2] if pointer else 0
         return _ADDED.pack(pointer, *by) + rest[_ADDED.size :]
+
+
+class Fixed:
+    """One launch of mm or addmm for operands of fixed layouts. The operands are pointers to out, a,
+    b and, for addmm, the summand. rest: the parameters of addmm after the layouts."""
+
+    __slots__ = ("by", "grid", "layouts", "rest")
+
+    def __init__(
+        self, by: Matmul, grid: tuple[int, int, int], layouts: bytes, rest: bytes
+    ) -> None:  # fmt: skip
+        self.by, self.grid, self.layouts, self.rest = by, grid, layouts, rest
+
+    def __call__(self, device_index: int, operands: Any, scalars: Any = ()) -> None:
+        run, pack, tail = self.numbered(device_index, operands, scalars)
+        run(pack(*operands, tail))
+
+    def numbered(self, device_index: int, operands: Any, scalars: Any) -> launch.Straight:
+        """Return the parts of the launch: see launch.numbered."""
+        function, grid = self.by.ready(device_index), self.grid
+        run = runtime.cuda().launcher(function, grid, (launch.THREADS, 1, 1))
+        tail, layouts = self.rest[8:], self.layouts
+        if len(operands) == 3:
+            return run, launch.packed_behind(3, layouts), layouts
+        pack = Struct(f"<3Q{len(layouts)}sQ{len(tail)}s").pack
+
+        def packed(out: int, a: int, b: int, added: int, tail: bytes) -> bytes:
+            return pack(out, a, b, layouts, added, tail)
+
+        return run, packed, tail
 
 
 @cache

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from struct import Struct
+from typing import Any
 
+from ... import runtime
 from ...core.dtype import bfloat16, dtype, float16, float32, float64
 from . import launch, variants
 from .division import divider
@@ -37,14 +39,15 @@ class Norm(launch.Queued):
     """The launches for x (samples, channels, size), which is dense.
 
     groups: the number of rows of a sample, for statistics of rows; 0 for statistics of channels.
-    Operands of the methods are addresses, by the names of `norm_params` in norm.cu, and its flags
-    narrow_stats and narrow_numbers.
+    The methods return launches. They take the flags narrow_stats and narrow_numbers of
+    `norm_params` in norm.cu.
+    part_bytes: the item size of the operand `parts`.
     has_bits_of_parts: True if the kernel for rows has the bits of the operators that compose it.
     """
 
     __slots__ = (
         "rows", "row_count", "count", "channels", "numel", "row_blocks", "channel_blocks",
-        "element_blocks", "segments", "dividers", "tail", "has_bits_of_parts",
+        "element_blocks", "segments", "dividers", "tail", "has_bits_of_parts", "part_bytes",
     )  # fmt: skip
     rows: int
     row_count: int
@@ -79,6 +82,7 @@ class Norm(launch.Queued):
         width = pack if slot_bits == 0 and size % pack == 0 else 1
         per_segment = launch.blocks_for(self.count, segments * width) * width
         self.segments: int = launch.blocks_for(self.count, per_segment)
+        self.part_bytes: int = max(of.itemsize, 4)
         self.channel_blocks = blocks * self.segments
         self.element_blocks = launch.blocks_for(numel, THREADS * pack)
         per_row = channels // (groups or channels)
@@ -88,64 +92,113 @@ class Norm(launch.Queued):
             width > 1, numel,
         )  # fmt: skip
 
-    def normalize_rows(self, device_index: int, eps: float, **operands: int) -> None:
+    def normalize_rows(self, eps: float, **narrow: bool) -> Steps:
         """Write the normalised rows to `out`, and their statistics to `mean` and `rstd`."""
-        params = self._params(operands, self.row_count, eps)
-        self._queue(device_index, "norm_rows", self.row_blocks, params)
+        numbers = self._numbers(self.row_count, eps, **narrow)
+        return self._steps(("norm_rows", self.row_blocks, numbers))
 
-    def rows_gradient(self, device_index: int, **operands: int) -> None:
+    def rows_gradient(self, **narrow: bool) -> Steps:
         """Write the gradient of x to `out`, for statistics of rows."""
-        params = self._params(operands, self.row_count)
-        self._queue(device_index, "norm_rows_backward", self.row_blocks, params)
+        numbers = self._numbers(self.row_count, **narrow)
+        return self._steps(("norm_rows_backward", self.row_blocks, numbers))
 
-    def statistics(self, device_index: int, eps: float, momentum: float, **operands: int) -> None:
+    def statistics(self, eps: float, momentum: float, **narrow: bool) -> Steps:
         """Write `mean` and `rstd` of channels, and update running_mean and running_var."""
-        params = self._params(operands, self.count, eps, momentum)
-        self._over_channels(device_index, "statistics", params)
+        return self._over_channels("statistics", self._numbers(self.count, eps, momentum, **narrow))
 
-    def gradients(
-        self, device_index: int, eps: float = 0.0, has_variance: bool = False, **operands: int
-    ) -> None:
+    def gradients(self, eps: float = 0.0, has_variance: bool = False, **narrow: bool) -> Steps:
         """Write the gradient of bias to sums_of_grad, and the gradient of weight to
         sums_of_product."""
-        params = self._params(operands, self.count, eps, has_variance=has_variance)
-        self._over_channels(device_index, "gradients", params)
+        numbers = self._numbers(self.count, eps, has_variance=has_variance, **narrow)
+        return self._over_channels("gradients", numbers)
 
-    def scale(self, device_index: int, eps: float, has_variance: bool, **operands: int) -> None:
+    def scale(self, eps: float, has_variance: bool, **narrow: bool) -> Steps:
         """Write x, normalised with the statistics of its channels, to `out`."""
-        params = self._params(operands, self.count, eps, has_variance=has_variance)
-        self._queue(device_index, "norm_scaled", self.element_blocks, params)
+        numbers = self._numbers(self.count, eps, has_variance=has_variance, **narrow)
+        return self._steps(("norm_scaled", self.element_blocks, numbers))
 
-    def scale_gradient(
-        self, device_index: int, eps: float, has_variance: bool, **operands: int
-    ) -> None:
+    def scale_gradient(self, eps: float, has_variance: bool, **narrow: bool) -> Steps:
         """Write the gradient of x to `out`, for statistics of channels. If the statistics were
         computed from x, the operands sums_of_grad and sums_of_product are needed."""
-        params = self._params(operands, self.count, eps, has_variance=has_variance)
-        self._queue(device_index, "norm_scaled_backward", self.element_blocks, params)
+        numbers = self._numbers(self.count, eps, has_variance=has_variance, **narrow)
+        return self._steps(("norm_scaled_backward", self.element_blocks, numbers))
 
     def parts(self) -> int:
         """Return the number of elements of the operand `parts`; 0 if it is not needed."""
         return 0 if self.segments == 1 else 2 * self.segments * self.channels
 
-    def _params(
-        self, operands: dict[str, int], count: int, eps: float = 0.0, momentum: float = 0.0,
-        has_variance: bool = False,
+    def _numbers(
+        self, count: int, eps: float = 0.0, momentum: float = 0.0, has_variance: bool = False,
+        narrow_stats: bool = False, narrow_numbers: bool = False,
     ) -> bytes:  # fmt: skip
         unbiased = self.count / (self.count - 1) if self.count > 1 else math.nan
-        return _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS]) + _NUMBERS.pack(
+        return _NUMBERS.pack(
             eps, momentum, unbiased, *self.dividers, self.rows, count, *self.tail, has_variance,
-            operands.get("narrow_stats", 0), operands.get("narrow_numbers", 0),
+            narrow_stats, narrow_numbers,
         )  # fmt: skip
 
-    def _over_channels(self, device_index: int, name: str, params: bytes) -> None:
-        self._queue(device_index, f"norm_{name}", self.channel_blocks, params)
+    def _over_channels(self, name: str, numbers: bytes) -> Steps:
+        steps = [(f"norm_{name}", self.channel_blocks, numbers)]
         if self.segments > 1:
             blocks = launch.blocks_for(self.channels, THREADS)
-            self._queue(device_index, f"norm_merge_{name}", blocks, params)
+            steps.append((f"norm_merge_{name}", blocks, numbers))
+        return self._steps(*steps)
 
-    def _queue(self, device_index: int, entry: str, blocks: int, params: bytes) -> None:
-        self.launch(device_index, "norm", entry, blocks, params)
+    def _steps(self, *steps: tuple[str, int, bytes]) -> Steps:
+        return Steps(self, steps)
+
+
+class Steps:
+    """Launches, one after the other, with all their parameters except the addresses of operands. A
+    call takes the addresses by the names of `norm_params` in norm.cu.
+
+    steps: (entry, number of blocks, parameters after the addresses). names: the operands, in the
+    order in which a short cut passes them.
+    """
+
+    __slots__ = ("norm", "steps", "names")
+
+    def __init__(self, norm: Norm, steps: tuple[tuple[str, int, bytes], ...]) -> None:
+        self.norm, self.steps = norm, steps
+        self.names: tuple[str, ...] = ()
+
+    def __call__(self, device_index: int, **operands: int) -> None:
+        addresses = _ADDRESSES.pack(*[operands.get(name, 0) for name in _OPERANDS])
+        for entry, blocks, numbers in self.steps:
+            self.norm.launch(device_index, "norm", entry, blocks, addresses + numbers)
+
+    def of(self, *names: str, then: Steps | None = None) -> Steps:
+        """Return these launches, and those of `then`, for operands in this order."""
+        made = Steps(self.norm, self.steps + (() if then is None else then.steps))
+        made.names = names
+        return made
+
+    def numbered(self, device_index: int, operands: Any, scalars: Any) -> launch.Straight:
+        """Return the parts of the launches: see launch.numbered. They allocate the operand `parts`
+        themselves."""
+        loaded = [
+            (self.norm.load(device_index, "norm", entry, blocks), numbers)
+            for entry, blocks, numbers in self.steps
+        ]
+        names, size = self.names, 0
+        if any(["_merge_" in entry for entry, _, _ in self.steps]):
+            names, size = (*names, "parts"), self.norm.parts() * self.norm.part_bytes
+        order = [names.index(name) for name in _OPERANDS if name in names]
+        pack = Struct("<" + "".join(["Q" if name in names else "8x" for name in _OPERANDS])).pack
+        take = runtime.cuda().taker(size, device_index)
+
+        def run(addresses: tuple[int, ...]) -> None:
+            parts = take() if size else None
+            given = addresses if parts is None else (*addresses, parts.ptr)
+            head = pack(*[given[n] for n in order])
+            for one, numbers in loaded:
+                one(head + numbers)
+
+        return run, _addresses, ()
+
+
+def _addresses(*given: Any) -> Any:
+    return given[:-1]
 
 
 def define(of: dtype) -> variants.Defines:

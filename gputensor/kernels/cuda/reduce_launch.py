@@ -62,7 +62,7 @@ class Stage:
 
     __slots__ = (
         "entry", "defines", "grid", "block", "segments", "lane_bits", "slot_bits", "per_segment",
-        "is_adjacent", "tail",
+        "is_adjacent", "tail", "functions",
     )  # fmt: skip
     family: ClassVar[str] = "reduce"
     entry: str
@@ -77,6 +77,8 @@ class Stage:
         strides: Sizes, pack: int, is_adjacent: bool, codes: tuple[int, int, int], number: int,
         leaves: str,
     ) -> None:  # fmt: skip
+        # The runtime's Function by device index. Stages of one kernel may share this dict.
+        self.functions: dict[int, Any] = {}
         outputs = all_outputs = product(kept)
         units, layout = product(reduced), defines["LAYOUT"]
         if units == 0:
@@ -127,7 +129,10 @@ class Stage:
     ) -> Callable[[bytes], None]:
         run = runs.get((self, device_index))
         if run is None:
-            function = module.function(self.family, self.entry, self.defines, device_index)
+            function = self.functions.get(device_index)
+            if function is None:
+                function = module.function(self.family, self.entry, self.defines, device_index)
+                self.functions[device_index] = function
             run = runtime.cuda().launcher(function, self.grid, self.block)
             runs[self, device_index] = run
         return run
@@ -162,8 +167,9 @@ class Reduce:
     combines their partial results.
     """
 
-    __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
+    __slots__ = ("op", "stages", "last", "workspace_bytes", "runs", "codes")
     family = "reduce"
+    codes: tuple[int, int, int]
 
     def __init__(
         self, op: str, layout: Any, kept: Sizes, walks: Any, reduced: Sizes, strides: Sizes
@@ -177,6 +183,7 @@ class Reduce:
             number = _WORD(_REAL(layout.over))[0]
         row_bytes = outputs * partial_bytes
         self.op: str = op
+        self.codes = codes
         # The keys are (stage, device).
         self.runs: dict[Any, Callable[[bytes], None]] = {}
         # Each launch is (byte offset in the input, byte offset in the workspace, stage).
@@ -198,6 +205,28 @@ class Reduce:
         if rows > 1:
             self.workspace_bytes = rows * row_bytes
             self._end(op, partial, kept, walks[0], rows, row_bytes, codes, number)
+
+    def over(self, layout: Any) -> Reduce | None:
+        """Return the launch of a layout with other sizes: see `over_reduced` in iterator/plan.py.
+        Return None for a layout that needs several launches."""
+        model, n, shape = self.stages[0][2], layout.n_reduced, layout.shape
+        kept, reduced = shape[n:], shape[:n]
+        number, outputs = product(reduced), product(kept)
+        if self.op == "norm_power" or max(number, outputs) > launch.MAX_NUMEL:
+            return None
+        out_strides, in_strides = layout.stride_bytes
+        walks, pack = (out_strides[n:], in_strides[n:]), PACK_BYTES // layout.dtypes[1].itemsize
+        stage = Stage(
+            model.defines, kept, walks, reduced, in_strides[:n], pack, model.is_adjacent,
+            self.codes, number, EITHER,
+        )  # fmt: skip
+        if stage.segments > 1:
+            return None
+        stage.functions = model.functions
+        made = object.__new__(Reduce)
+        made.op, made.codes = self.op, self.codes
+        made.stages, made.last, made.workspace_bytes, made.runs = [(0, 0, stage)], None, 0, {}
+        return made
 
     def _end(
         self, op: str, partial: str, kept: Sizes, out_walk: Sizes, rows: int, row_bytes: int,

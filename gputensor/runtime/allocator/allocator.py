@@ -358,7 +358,6 @@ class Allocator:
             self._mend()
             self._is_torn = True
             pools = self._pools_of(stream)
-            pools.gather()
             block = pools.take(size)
             if block is None:
                 whole = segment_size(size) if self.keeps_blocks else size

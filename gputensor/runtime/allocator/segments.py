@@ -104,8 +104,10 @@ class Pools:
 
     bins: dropped blocks by requested size. The next request of a size takes a block of its bin
     without a search. `gather` moves the bins' blocks into the pools, where neighbours are merged.
-    If a request finds its bin empty, it first calls `gather`, so it finds the same blocks as
-    PyTorch, which merges at every free. A block is gathered at most once per free.
+    If a request of more than SMALL bytes finds its bin empty, it first calls `gather`, so it finds
+    the same blocks as PyTorch, which merges at every free. A block is gathered at most once per
+    free. A small request calls `gather` only if no block in the pool is large enough. So the bins
+    keep their blocks, and a program that repeats its small requests finds all of them in bins.
     """
 
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
@@ -149,7 +151,11 @@ class Pools:
     def take(self, size: int) -> Block | None:
         """Return the smallest merged block of at least `size` bytes, split to that size."""
         pool = self.pool(size)
+        self._empty(self.odd)
         at = bisect_left(pool, (size,))
+        if size > SMALL or at == len(pool) or len(self.bins) > _MOST_BINS:
+            self.gather()
+            at = bisect_left(pool, (size,))
         if at == len(pool):
             return None
         block = pool[at][2]

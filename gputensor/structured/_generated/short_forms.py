@@ -838,18 +838,22 @@ def copy_(self: Any, other: Any) -> Any:
 
 def cuda_unary(
         geometry: Any, device: Any, launch: Any, size_x: Any, low_bits: Any, params: Any,
-        otherwise: Any) -> ShortCut:
+        otherwise: Any, around: Any) -> ShortCut:
     """(self, a, b, c) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
     a0, b0, c0 = (*params, None, None, None)[:3]
+    begin, finish = around
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
             if not _are_equal((a, b, c), (a0, b0, c0)):
                 return otherwise(self, a, b, c)
+        now, node = _now(), None
         if (self._keys is not CUDA_KEYS or self._device is not device
-                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
+                or now is not PLAIN and now is not BELOW):
+            return None
+        if self._autograd is not None and now is not BELOW and (node := begin(self)) is LONG:
             return None
         x = self._storage._data.ptr + self._offset * size_x
         if x & low_bits:
@@ -870,20 +874,25 @@ def cuda_unary(
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
     return short
 
-def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:
+def cuda_binary(
+        geometry: Any, device: Any, launch: Any, size_x: Any, size_y: Any, around: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
+    begin, finish = around
     def short(self, other):
+        now, node = _now(), None
         if (self._keys is not CUDA_KEYS or other._keys is not CUDA_KEYS
                 or self._device is not device or other._device is not device
-                or self._autograd is not None and not is_plain(self)
-                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
+                or now is not PLAIN and now is not BELOW):
             return None
+        if self._autograd is not None or other._autograd is not None:
+            if now is not BELOW and (node := begin(self, other)) is LONG:
+                return None
         x = self._storage._data.ptr + self._offset * size_x
         y = other._storage._data.ptr + other._offset * size_y
         if (x | y) & 15:
@@ -904,17 +913,21 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
     return short
 
-def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> ShortCut:
+def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any, around: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
+    begin, finish = around
     def short(self, other):
+        now, node = _now(), None
         if (self._keys is not CUDA_KEYS or self._device is not device
-                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
+                or now is not PLAIN and now is not BELOW):
+            return None
+        if self._autograd is not None and now is not BELOW and (node := begin(self, other)) is LONG:
             return None
         x = self._storage._data.ptr + self._offset * size_x
         if x & 15:
@@ -935,7 +948,7 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
     return short
 
 def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:

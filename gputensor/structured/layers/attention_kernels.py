@@ -9,9 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls
-from ...core.dtype import float32
+from ...core.dtype import dtype, float32
+from ...core.geometry import geometry
+from ...dispatch.operator import Operator
 from ...kernels import stub
+from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
+from ..shortcuts import cuda_calls
+from ..shortcuts.computed import comes_again
 from .attention_tiles import Dropout
 from .precision import cast, wide
 
@@ -19,8 +24,18 @@ from .precision import cast, wide
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return a new tensor of these sizes. Its dimensions have the same order in memory as x's
     dimensions."""
-    order, back = order_of(x)
-    return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
+    return allocated(x, tuple(sizes), order_of(x)[0], x._geometry.dtype)
+
+
+def allocated(
+    x: Tensor, sizes: tuple[int, ...], order: tuple[int, ...], of: dtype
+) -> Tensor:  # fmt: skip
+    """Return a new tensor on x's device. order: its dimensions, the outermost first."""
+    strides, step = [0] * len(sizes), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= sizes[d]
+    return allocate(geometry(sizes, tuple(strides), of), x._device)
 
 
 def order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -72,11 +87,26 @@ def forward(
     """
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
-    sums = calls.new_empty(query, (samples, length, heads), float32)
-    sums = calls.transpose_int(sums, 1, 2)
+    sums = allocated(query, (samples, heads, length), (0, 2, 1), float32)
     operands = _operands(query, key, value, mask, out=out, sums=sums)
     kernels.forward(query._device.index, **operands)
     return out, sums
+
+
+def learn(
+    operator: Operator, kernel: Any, args: tuple[Any, ...], kernels: Any,
+    made: tuple[Tensor, Tensor], mask: Tensor | None,
+) -> None:  # fmt: skip
+    """Store the short cut of a call on CUDA, once the call is repeated. args: all arguments; query,
+    key and value first. made: the results."""
+    table, (query, key, value) = operator.table, args[:3]
+    if not comes_again(table, kernel, args, query._device):
+        return
+    given = _operands(query, key, value, mask, out=made[0], sums=made[1])
+    names = ("out", "sums", "query", "key", "value", *(() if mask is None else ("mask",)))
+    launch = kernels.fixed(*names, **{name: strides for name, (_, strides) in given.items()})
+    shapes, inputs = (made[0]._geometry, made[1]._geometry), (None,) * (len(names) - 2)
+    cuda_calls.learn(table, kernel, args, shapes, launch, inputs, low_bits=0)
 
 
 def backward(

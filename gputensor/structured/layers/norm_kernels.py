@@ -14,10 +14,12 @@ from ..._generated import calls
 from ...core import memory_format as formats
 from ...core.dtype import dtype
 from ...core.geometry import contiguous_geometry
-from ...dispatch.operator import Table
+from ...dispatch.operator import Operator, Table
 from ...kernels import stub
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
+from ..shortcuts import cuda_calls
+from ..shortcuts.computed import comes_again
 from .normalizing import keep_running
 from .precision import FLOAT, HALVES, cast
 
@@ -26,6 +28,10 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 # (samples, channels, elements of a channel in a sample, groups). In each sample, each group of
 # channels has its own statistics. If groups is 0, each channel has statistics over all samples.
 Layout = tuple[int, int, int, int]
+# The operands of kernels, by the names of `norm_params` in norm.cu.
+Operands = dict[str, Tensor | None]
+# A call of an operator: the operator, its kernel, all arguments, and `found_by` of `learn`.
+Call = tuple[Operator, Any, tuple[Any, ...], int | None]
 # On CUDA, a chain continues after a reduction over rows if a row has at most this number of
 # elements.
 _LONGEST_ROW = 1 << 14
@@ -58,39 +64,79 @@ def is_composed_in_chains(kernels: Any, input: Tensor) -> bool:
     return is_short and kernels.has_bits_of_parts and input._geometry.is_contiguous
 
 
+def learn(
+    operator: Operator, kernel: Any, args: tuple[Any, ...], made: tuple[Tensor, ...], steps: Any,
+    found_by: int | None = None,
+) -> None:  # fmt: skip
+    """Store the short cut of a call, once the call is repeated. steps: the launches, or None.
+    found_by: as in `cuda_calls.learn`."""
+    table, device = operator.table, args[0]._device
+    if steps is not None and comes_again(table, kernel, args, device):
+        shapes = tuple([x._geometry for x in made])
+        inputs = (None,) * (len(steps.names) - len(shapes))
+        cuda_calls.learn(table, kernel, args, shapes, steps, inputs, low_bits=0, found_by=found_by)
+
+
 # --- statistics of rows ---------------------------------------------------------------------------
 
 
 def rows(
     kernels: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
-) -> None:  # fmt: skip
+) -> Any:  # fmt: skip
     """Write the normalised input, the means and the reciprocal standard deviations to `results`.
-    If the means are None, divide rows by their root mean square. kernels: from `launches`."""
+    If the means are None, divide rows by their root mean square. kernels: from `launches`. Return
+    the launches for a short cut, or None if an operand was copied."""
     x, (made, mean, rstd) = calls.contiguous(input), results
     numbers, is_narrow = _numbers(x, weight, bias)
-    kernels.normalize_rows(
-        x._device.index, eps, x=x._address(), out=made._address(), mean=_address(mean),
-        rstd=rstd._address(), weight=_address(numbers[0]), bias=_address(numbers[1]),
-        narrow_numbers=is_narrow, narrow_stats=rstd._geometry.dtype in HALVES,
-    )  # fmt: skip
+    is_narrow_stats = rstd._geometry.dtype in HALVES
+    steps = kernels.normalize_rows(eps, narrow_numbers=is_narrow, narrow_stats=is_narrow_stats)
+    given: Operands = {"out": made, "mean": mean, "rstd": rstd, "x": x}
+    given |= {"weight": numbers[0], "bias": numbers[1]}
+    return _run(steps, x, given, (input, weight, bias))
 
 
 def rows_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor | None, rstd: Tensor,
-    weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any,
+    weight: Tensor | None, sizes: tuple[int, ...], of: dtype, mask: Any, call: Call,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. sizes, of: the sizes and dtype of
-    the parameters. mean: None if rows were divided by their root mean square."""
+    the parameters. mean: None if rows were divided by their root mean square. call: for the short
+    cut."""
     x = calls.contiguous(input)
     grad = calls.contiguous(cast(grad_out, input._geometry.dtype))
-    given, _kept = _given(x, grad, mean, rstd, weight)
+    given, narrow = _given(x, grad, mean, rstd, weight)
     made = None
     if mask[0]:
         made = _empty_as(x)
-        kernels.rows_gradient(x._device.index, out=made._address(), **given)
-    sums = _sums(kernels, x, mask[1:], given)
-    return (made, *_parameters(sums, sizes, of, mask))
+        _run(kernels.rows_gradient(**narrow), x, {"out": made, **given})
+    sums = _sums(kernels, x, mask[1:], given, narrow)
+    product, total = _parameters(sums, sizes, of, mask)
+    results = [made, product, total] if mean is not None else [made, product]
+    steps = kernels.rows_gradient(**narrow), kernels.gradients(**narrow)
+    _learn_backward(call, results, given, sums, *steps)
+    return made, product, total
+
+
+def _learn_backward(
+    call: Call, results: list[Tensor | None], given: Operands, sums: list[Tensor | None],
+    first: Any, then: Any,
+) -> None:  # fmt: skip
+    """Store the short cut of a call that computes all gradients and copies no operand. given: the
+    operands except results. first, then: the launches."""
+    operator, kernel, args, found_by = call
+    made = tuple([y for y in results if y is not None])
+    shapes = [y._geometry for y in made]
+    are_sums = [y is None or y._geometry in shapes for y in sums]
+    if len(made) < len(results) or not all(are_sums):
+        return
+    by_tensor = {id(y): name for name, y in given.items()}
+    names = [by_tensor.get(id(y), "unused") for y in args if isinstance(y, Tensor)]
+    needed = [name for name, y in given.items() if y is not None]
+    if sorted(needed) != sorted([name for name in names if name != "unused"]):
+        return
+    outs = ("out", "sums_of_product", "sums_of_grad")[: len(made)]
+    learn(operator, kernel, args, made, first.of(*outs, *names, then=then), found_by)
 
 
 # --- statistics of channels -----------------------------------------------------------------------
@@ -100,50 +146,56 @@ def channels(
     kernels: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None,
     running: tuple[Tensor | None, Tensor | None], training: bool, momentum: float, eps: float,
     of: dtype, form: Any,
-) -> Three:  # fmt: skip
-    """Compute native_batch_norm. In training, the running statistics are updated."""
+) -> tuple[Three, Any]:  # fmt: skip
+    """Compute native_batch_norm. In training, the running statistics are updated. Also return the
+    launches for a short cut, or None if an operand or a result was copied."""
     x = calls.contiguous(input, form)
-    (weight, bias, *kept), is_narrow = _numbers(x, weight, bias, *running)
-    given = {"x": x._address(), "weight": _address(weight), "bias": _address(bias)}
-    given["narrow_numbers"] = is_narrow
+    (of_weight, of_bias, *kept), is_narrow = _numbers(x, weight, bias, *running)
     sizes = input._geometry.sizes[1:2] if training else (0,)
-    mean, rstd = _empty(x, sizes), _empty(x, sizes)
+    made, mean, rstd = _empty_as(x), _empty(x, sizes), _empty(x, sizes)
+    numbers: Operands = {"x": x, "weight": of_weight, "bias": of_bias}
+    is_narrow_stats = is_narrow and not training
+    scale = kernels.scale(
+        eps, not training, narrow_numbers=is_narrow, narrow_stats=is_narrow_stats
+    )  # fmt: skip
+    direct = (input, weight, bias, *running)
     if training:
-        given |= {"mean": mean._address(), "rstd": rstd._address()}
-        parts = _parts(kernels, x)
-        kernels.statistics(
-            x._device.index, eps, momentum, running_mean=_address(kept[0]),
-            running_var=_address(kept[1]), parts=_address(parts), **given,
-        )  # fmt: skip
+        statistics = kernels.statistics(eps, momentum, narrow_numbers=is_narrow)
+        given = {"out": made, "mean": mean, "rstd": rstd, **numbers}
+        given |= {"running_mean": kept[0], "running_var": kept[1]}
+        steps = _run(statistics, x, given, direct, kernels, then=scale)
         for old, new in zip(running, kept):
             if old is not None and new is not None and new is not old:
                 keep_running(old, new)
     else:
-        given |= {"mean": _address(kept[0]), "rstd": _address(kept[1])}
-        given["narrow_stats"] = is_narrow
-    made = _empty_as(x)
-    kernels.scale(x._device.index, eps, not training, out=made._address(), **given)
-    return made, cast(mean, of), cast(rstd, of)
+        # The kernel does not use the second and the third result, which are empty.
+        given = {"out": made, "no_mean": mean, "no_rstd": rstd, **numbers}
+        steps = _run(scale, x, given | {"mean": kept[0], "rstd": kept[1]}, direct)
+    is_cast = mean._geometry.dtype is not of
+    return (made, cast(mean, of), cast(rstd, of)), None if is_cast else steps
 
 
 def channels_backward(
     kernels: Any, grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
-    weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any,
+    weight: Tensor | None, train: bool, eps: float, of: dtype, form: Any, mask: Any, call: Call,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients of input, weight and bias. rstd: the reciprocal standard
-    deviations or, if `train` is False, the variances."""
+    deviations or, if `train` is False, the variances. call: for the short cut."""
     x = calls.contiguous(input, form)
     grad = calls.contiguous(cast(grad_out, input._geometry.dtype), form)
-    given, _kept = _given(x, grad, mean, rstd, weight)
+    given, narrow = _given(x, grad, mean, rstd, weight)
     is_summed = train and mask[0]
     wanted = (mask[1] or is_summed, mask[2] or is_summed)
-    sums = _sums(kernels, x, wanted, given, eps, not train)
-    made = None
+    sums = _sums(kernels, x, wanted, given, narrow, eps, not train)
+    made, scale = None, kernels.scale_gradient(eps, not train, **narrow)
     if mask[0]:
         made = _empty_as(x)
-        given |= {"sums_of_product": _address(sums[0]), "sums_of_grad": _address(sums[1])}
-        kernels.scale_gradient(x._device.index, eps, not train, out=made._address(), **given)
-    return (made, *_parameters(sums, x._geometry.sizes[1:2], of, mask))
+        outs = {"out": made, "sums_of_product": sums[0], "sums_of_grad": sums[1]}
+        _run(scale, x, given | outs)
+    product, total = _parameters(sums, x._geometry.sizes[1:2], of, mask)
+    sums_of = kernels.gradients(eps, not train, **narrow)
+    _learn_backward(call, [made, product, total], given, sums, sums_of, scale)
+    return made, product, total
 
 
 # --- operands -------------------------------------------------------------------------------------
@@ -160,25 +212,36 @@ def _numbers(like: Tensor, *given: Tensor | None) -> tuple[list[Tensor | None], 
 
 def _given(
     x: Tensor, grad: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor | None
-) -> tuple[dict[str, int], list[Tensor | None]]:
-    """Return the operands of a backward kernel, and the tensors that must stay alive until the
-    kernel is queued."""
+) -> tuple[Operands, dict[str, bool]]:
+    """Return the operands of a backward kernel, and its flags."""
     stats, are_narrow = _numbers(x, mean, rstd)
     numbers, is_narrow = _numbers(x, weight)
-    given = {
-        "x": x._address(), "grad": grad._address(), "mean": _address(stats[0]),
-        "rstd": _address(stats[1]), "weight": _address(numbers[0]), "narrow_stats": are_narrow,
-        "narrow_numbers": is_narrow,
-    }  # fmt: skip
-    return given, [*stats, *numbers]
+    given: Operands = {"x": x, "grad": grad, "mean": stats[0], "rstd": stats[1]}
+    given["weight"] = numbers[0]
+    return given, {"narrow_stats": are_narrow, "narrow_numbers": is_narrow}
+
+
+def _run(
+    steps: Any, x: Tensor, given: Operands, direct: tuple[Tensor | None, ...] = (),
+    kernels: Any = None, then: Any = None,
+) -> Any:  # fmt: skip
+    """Run launches for an input x on the operands `given`, and then the launches `then`.
+
+    kernels: allocate the operand `parts` for these kernels. direct: the operands of a call. If none
+    of them was copied, return the launches for a short cut, with operands in the order of `given`.
+    Otherwise return None.
+    """
+    names = [name for name, operand in given.items() if operand is not None]
+    parts = None if kernels is None else _parts(kernels, x)
+    operands = {**given, "parts": parts}.items()
+    whole = steps.of(*names, then=then)
+    whole(x._device.index, **{name: y._address() for name, y in operands if y is not None})
+    are_direct = all([y is None or any([y is z for z in given.values()]) for y in direct])
+    return whole if direct and are_direct else None
 
 
 def _compute(x: Tensor) -> dtype:
     return FLOAT if x._geometry.dtype in HALVES else x._geometry.dtype
-
-
-def _address(x: Tensor | None) -> int:
-    return 0 if x is None else x._address()
 
 
 def _empty(like: Tensor, sizes: Any, of: dtype | None = None) -> Tensor:
@@ -197,18 +260,16 @@ def _parts(kernels: Any, x: Tensor) -> Tensor | None:
 
 
 def _sums(
-    kernels: Any, x: Tensor, wanted: Any, given: dict[str, int], eps: float = 0.0,
-    has_variance: bool = False,
+    kernels: Any, x: Tensor, wanted: Any, given: Operands, narrow: dict[str, bool],
+    eps: float = 0.0, has_variance: bool = False,
 ) -> list[Tensor | None]:  # fmt: skip
     """Return two sums over each channel: the sum of the gradient times the normalised element, and
     the sum of the gradient. wanted: two bools. A sum that is not wanted is None."""
     sums = [_empty(x, (kernels.channels,)) if is_wanted else None for is_wanted in wanted]
     if any(wanted):
-        parts = _parts(kernels, x)
-        kernels.gradients(
-            x._device.index, eps, has_variance, parts=_address(parts),
-            sums_of_product=_address(sums[0]), sums_of_grad=_address(sums[1]), **given,
-        )  # fmt: skip
+        steps = kernels.gradients(eps, has_variance, **narrow)
+        outs = {"sums_of_product": sums[0], "sums_of_grad": sums[1]}
+        _run(steps, x, {**given, **outs}, kernels=kernels)
     return sums
 
 

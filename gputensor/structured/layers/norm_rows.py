@@ -93,21 +93,24 @@ def kernels_outside_chains(table: Table, rows: Rows, input: Tensor) -> Any:
 def normalize(
     kernels: Any, rows: Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float,
     results: tuple[Tensor, Tensor | None, Tensor],
-) -> None:  # fmt: skip
+) -> Any:  # fmt: skip
     """Write the normalised input, the means and the reciprocal standard deviations to `results`. If
-    `kernels` is None, CPU kernels compute them, otherwise these CUDA kernels."""
+    `kernels` is None, CPU kernels compute them, otherwise these CUDA kernels. Return the launches
+    for a short cut, or None."""
     if kernels is not None:
-        norm_kernels.rows(kernels, input, weight, bias, eps, results)
-        return
+        return norm_kernels.rows(kernels, input, weight, bias, eps, results)
     params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
     by_rows(input, rows.counts, params, eps, results)
+    return None
 
 
 def backward(
-    op: str, table: Table, grad_out: Tensor, input: Tensor, normalized_shape: Any,
+    call: norm_kernels.Call, grad_out: Tensor, input: Tensor, normalized_shape: Any,
     mean: Tensor | None, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients of input, weight and bias."""
+    """Return the requested gradients of input, weight and bias. call: the call of the operator that
+    computes them."""
+    op, table = call[0].short_name, call[0].table
     check_floating(
         op, input=input, weight=weight, bias=bias, grad_out=grad_out, mean=mean, rstd=rstd
     )  # fmt: skip
@@ -130,7 +133,7 @@ def backward(
     kernels = norm_kernels.launches(table, input, layout)
     if kernels is not None:
         return norm_kernels.rows_backward(
-            kernels, grad_out, input, mean, rstd, weight, wanted, of, mask
+            kernels, grad_out, input, mean, rstd, weight, wanted, of, mask, call
         )
     grad, x, rstd = wide(grad_out), wide(input), wide(rstd)
     normal = (x if mean is None else x - wide(mean)) * rstd

@@ -23,9 +23,10 @@ from ...core.device import CPU, device
 from ...core.dtype import dtype
 from ...core.geometry import Geometry
 from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, Seen, ShortCut
-from ...dispatch.tls import PLAIN, state
+from ...dispatch.tls import BELOW, PLAIN, state
 from ...kernels import stub
 from ...kernels.cpu.quiet import run
 from ...runtime import cpu
@@ -45,14 +46,14 @@ _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
 _LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
-def around(table: Table, behind: tuple[Any, ...]) -> Around:
+def around(table: Table, behind: tuple[Any, ...], place: str = "cpu") -> Around:
     """Return the pair of functions with which a short cut records a call if an operand requires
     grad. They do what the Autograd kernel does. Short cuts do not call them below autograd
     (`tls.BELOW`), that is, in a recorded call or in a derivative.
 
-    behind: the arguments after the operands.
+    behind: the arguments after the operands. place: the device type of the operands.
     """
-    return shortcuts.recording(table, behind) or (only_plain, None)
+    return shortcuts.recording(table, behind, place) or (only_plain, None)
 
 
 def only_plain(*operands: Any) -> Any:
@@ -61,7 +62,7 @@ def only_plain(*operands: Any) -> Any:
 
 def is_kept(x: Any) -> bool:
     """Return True if a short cut may keep a param, because the param is immutable."""
-    return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
+    return type(x) in _KEPT or type(x) is tuple and all([type(n) in (int, bool) for n in x])
 
 
 def fits(entry: Any) -> bool:
@@ -149,6 +150,39 @@ def learn_forward(
     inner = shortcuts.left(to, args[0]._geometry, place)
     if inner is not None and all(map(is_kept, behind)):
         learn_again(table, kernel, args, _forwarding(inner, behind), at=place)
+
+
+def learn_calling(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], call: Callable[..., Any]
+) -> None:
+    """Store a short cut for a composite kernel that, for these layouts and params, only calls
+    operators. call(*args): does this without checks, or returns None for the full dispatch. The key
+    of the short cut has all tensors, and None for each tensor that is missing."""
+    keys, place = args[0]._keys, args[0]._device
+    if keys is not TENSOR_KEYS[place.type] or not comes_again(table, kernel, args, place):
+        return
+    arguments = zip(args, table.operator.schema.arguments)
+    given = [x for x, argument in arguments if argument.type.has_tensor]
+    key = tuple([None if x is None else x._geometry for x in given])
+    tensors = [n for n, x in enumerate(args) if hasattr(x, "_keys")]
+    params = [(n, x) for n, x in enumerate(args) if not hasattr(x, "_keys")]
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(*given: Any) -> Any:
+            for n, value in params:
+                if given[n] is not value and not are_equal((given[n],), (value,)):
+                    return otherwise(*given)
+            now = _now()
+            if now is not PLAIN and now is not BELOW:
+                return None
+            for n in tensors:
+                if given[n]._keys is not keys or given[n]._device is not place:
+                    return None
+            return call(*given)
+
+        return short
+
+    store(table, kernel, key, make, place)
 
 
 def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:

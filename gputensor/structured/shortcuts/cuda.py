@@ -14,18 +14,19 @@ from typing import Any
 from ... import runtime
 from .._generated import short_forms as forms
 from ...core import number_range
+from ...core.arguments import ONE
 from ...core.dtype import FLOATING
 from ...core.geometry import Geometry
 from ...dispatch import shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
-from ...dispatch.shortcuts import ShortCut
-from ...dispatch.tls import PLAIN, state
+from ...dispatch.shortcuts import LONG, ShortCut
+from ...dispatch.tls import BELOW, PLAIN, state
 from ...kernels.cuda.launch import straight
 from ...tensor.make import is_plain
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
-from .computed import is_kept, long_way, store
+from .computed import Around, around, is_kept, long_way, store
 
 _now = state.get
 CUDA_KEYS = TENSOR_KEYS["cuda"]
@@ -42,11 +43,13 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     entry.is_fresh = False
     if found is not None:
         geometry, device, launch, sizes = entry.geometry, key[1], entry.launch, _sizes(key)
+        recorded = _around(table, 1 if len(key) == 3 else 2)
         if len(key) == 3:
-            made = forms.cuda_unary(geometry, device, launch, sizes[0], _ALIGNED, (), long_way)
+            given = geometry, device, launch, sizes[0], _ALIGNED
+            made = forms.cuda_unary(*given, (), long_way, recorded)
         else:
-            make = forms.cuda_with_number if len(key) == 4 else forms.cuda_binary
-            made = make(geometry, device, launch, *sizes)
+            make: Any = forms.cuda_with_number if len(key) == 4 else forms.cuda_binary
+            made = make(geometry, device, launch, *sizes, recorded)
         shortcuts.learn(table, kernel, found, made, key[1])
 
 
@@ -60,7 +63,17 @@ def learn_with_params(
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
         given = geometry, device, launch, shape.dtype.itemsize, 0, tuple(params)
-        store(table, kernel, shape, lambda otherwise: forms.cuda_unary(*given, otherwise), device)
+        recorded = around(table, tuple(params), "cuda")
+
+        def make(otherwise: ShortCut) -> ShortCut:
+            return forms.cuda_unary(*given, otherwise, recorded)
+
+        store(table, kernel, shape, make, device)
+
+
+def _around(table: Table, count: int) -> Around:
+    """Return the functions with which a pointwise short cut of `count` operands records a call."""
+    return around(table, (ONE,) * (len(table.operator.schema.arguments) - count), "cuda")
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -82,16 +95,20 @@ def learn_turned(table: Table, kernel: Callable[..., Any], key: Any, entry: Any)
         return
     run, pack, tail = straight(entry.launch, device.index)
     allocate, size = allocating(entry.geometry, device), shape.dtype.itemsize
+    begin, finish = _around(table, 2)
 
     def short(number: Any, x: Any) -> Any:
-        if x._keys is not CUDA_KEYS or x._device is not device or _now() is not PLAIN:
+        now, node = _now(), None
+        if x._keys is not CUDA_KEYS or x._device is not device:
             return None
         address = x._storage._data.ptr + x._offset * size
-        if address & _ALIGNED or x._autograd is not None and not is_plain(x):
+        if address & _ALIGNED or now is not PLAIN and now is not BELOW:
+            return None
+        if x._autograd is not None and now is not BELOW and (node := begin(number, x)) is LONG:
             return None
         tensor = allocate()
         run(pack(tensor._storage._data.ptr, number, address, tail))
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     shortcuts.learn(table, kernel, (kind, shape), short, device)
 
@@ -179,9 +196,11 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 
 def copied(
-    shape: Any, device: Any, geometry: Any, launch: Any, params: tuple[Any, ...] = ()
-) -> ShortCut:
-    """Return a short cut that copies its operand to a new tensor of this geometry. The launch
-    supports addresses of any alignment. params: the arguments after the operand."""
-    size = shape.dtype.itemsize
-    return forms.cuda_unary(geometry, device, launch, size, 0, params, long_way)
+    table: Table, self: Tensor, geometry: Any, launch: Any, params: tuple[Any, ...] = (),
+    behind: tuple[Any, ...] = (),
+) -> ShortCut:  # fmt: skip
+    """Return a short cut that copies a tensor like self to a new tensor of this geometry. The
+    launch supports addresses of any alignment. params: the arguments after the operand that calls
+    pass. behind: all arguments after the operand."""
+    given = geometry, self._device, launch, self._geometry.dtype.itemsize, 0, params
+    return forms.cuda_unary(*given, long_way, around(table, behind, "cuda"))

@@ -86,21 +86,26 @@ def learn_on_cuda(
         for n, (offset, launch) in zip(given, copies)
     ]
     make = allocating(shape, device)
+    recorded: Around = shortcuts.recording(table, (dim,), "cuda") or (_only_plain, None)
+    begin, finish = recorded
 
     def short(tensors: Any) -> Any:
-        if _now() is not PLAIN:
+        now, node, has_history = _now(), None, False
+        if now is not PLAIN and now is not BELOW:
             return None
         addresses = []
         for x in tensors:
             if x._keys is not CUDA_KEYS or x._device is not device:
                 return None
             if x._autograd is not None and not is_plain(x):
-                return None
+                has_history = True
             addresses.append(x._storage._data.ptr + x._offset * x._geometry.dtype.itemsize)
+        if has_history and now is not BELOW and (node := begin(tensors)) is LONG:
+            return None
         tensor = make()
         start = tensor._storage._data.ptr
         for n, offset, run, pack, tail in steps:
             run(pack(start + offset, addresses[n], tail))
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     shortcuts.learn(table, kernel, (*[x._geometry for x in tensors], dim), short, device)

@@ -39,7 +39,8 @@ def view(
     """Make the short cut of a view that keeps the offset. given: the arguments after self.
     recorded_as: for a composite operator, the pair (table, arguments after self) of the operator
     that autograd records."""
-    around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
+    to, args = recorded_as or (table, given)
+    around = shortcuts.recording(to, args, _place(keys)) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
     if sizes is None:
@@ -72,18 +73,24 @@ def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[An
     """Return a function (self, geometry, by, *given) for tensors with a history. It makes a view of
     a part of `self` and records the view. `given` determines the view's offset. The node keeps the
     arguments (*before, *given, *behind)."""
-    places: dict[Any, ShortCut] = {}
+    places, place = dict[Any, ShortCut](), _place(keys)
 
     def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
         found = places.get(given)
         if found is None:
             if len(places) >= _PLACES:
                 places.clear()
-            around = shortcuts.recording(table, (*before, *given, *behind)) or (_only_plain, None)
+            args = (*before, *given, *behind)
+            around = shortcuts.recording(table, args, place) or (_only_plain, None)
             found = places[given] = recorded(geometry, keys, around, by)
         return found(self)
 
     return record
+
+
+def _place(keys: int) -> str:
+    """Return the device type of tensors with these keys."""
+    return "cuda" if keys is TENSOR_KEYS["cuda"] else "cpu"
 
 
 def learn_list(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any) -> None:

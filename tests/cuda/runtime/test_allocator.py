@@ -196,6 +196,24 @@ def test_bins_of_many_sizes_are_forgotten(allocator):
     assert allocator.allocate(STEP, S).ptr == ptr
 
 
+def test_repeated_small_requests_find_their_bins(allocator, monkeypatch):
+    def step():
+        """Make requests of several sizes, as a training step does."""
+        kept = [allocator.allocate(n * STEP, S) for n in (1, 2, 3, 4, 1, 2)]
+        del kept[2:]
+        kept += [allocator.allocate(n * STEP, S) for n in (5, 7, 5)]
+        kept.clear()
+        return [allocator.allocate(n * STEP, S) for n in (3, 6)]
+
+    for _ in range(3):
+        step()
+    held = allocator.reserved
+    monkeypatch.setattr(Allocator, "_miss", lambda *args: pytest.fail("a search"))
+    for _ in range(3):
+        step()
+    assert allocator.reserved == held
+
+
 def test_a_recorded_stream_delays_reuse_until_its_event(allocator):
     side = FakeStream(9)
     memory = allocator.allocate(10, S)
@@ -508,7 +526,7 @@ def test_a_random_program_on_the_emulator(monkeypatch, order):
     monkeypatch.setattr(allocators.gc, "collect", lambda: None)  # there are no cycles
     runtime = fresh_emulator(monkeypatch, order=order, memory=capacity)
     counts = Program(EmulatedWorld(runtime, capacity), 5).run(STEPS // 2)
-    assert counts["reused"] > STEPS // 200 and counts["out of memory"] > 5
+    assert counts["reused"] > STEPS // 200 and counts["out of memory"] > 2
 
 
 # --- interruptions ------------------------------------------------------------------------------

@@ -183,3 +183,13 @@ def test_who_registers_or_traces_a_part_sees_it(turned_on: None, name: str) -> N
     with dispatch.trace() as lines:
         assert call(a).tolist() == expected
     assert any(operator.qualified_name in line for line in lines)
+
+
+def test_parameters_of_a_converted_module_are_plain(turned_on: None) -> None:
+    for convert in (lambda m: m.double(), lambda m: m.to(gt.float16)):
+        module = convert(gt.nn.Linear(3, 3))
+        assert module.weight._keys is gt.empty(3)._keys
+    with gt.inference_mode():
+        data = gt.ones(3)
+    module.bias.data = data
+    assert module.bias._keys == gt.ones(3)._keys
