@@ -30,14 +30,6 @@ template <class T> DEVICE T conjugate(T x) {
   }
 }
 
-template <class T> DEVICE T logistic(T x) {
-  if constexpr (is_complex<T>) {
-    return one_over(plus(T{1, 0}, complex_exp(negative(x))));
-  } else {
-    return 1 / (1 + math_exp(-x));
-  }
-}
-
 template <class T> DEVICE T clamped(T x, T low, T high) {
   if (is_nan(x)) return x;
   const T raised = x < low ? low : x;

@@ -256,10 +256,10 @@ struct pow_number {
     if constexpr (is_real<T>) {
       return power_of_number(a, b);
     } else if constexpr (is_complex<T>) {
-      if (b.im == 0 && b.re == (typename T::part)0.5) return complex_root(a);
+      if (b.im == 0 && b.re == (typename T::part)0.5) return math_sqrt(a);
       if (b.im == 0 && b.re == (typename T::part)-1) return quotient(T{1, 0}, a);
       if (b.im == 0 && b.re == (typename T::part)-2) return quotient(T{1, 0}, times(a, a));
-      if (b.im == 0 && b.re == (typename T::part)-0.5) return quotient(T{1, 0}, complex_root(a));
+      if (b.im == 0 && b.re == (typename T::part)-0.5) return quotient(T{1, 0}, math_sqrt(a));
     }
     return power(a, b);
   }

@@ -37,23 +37,11 @@ struct abs {
 };
 
 struct acos {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_acos(x);
-    } else {
-      return math_acos(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_acos(x); }
 };
 
 struct acosh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_acosh(x);
-    } else {
-      return math_acosh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_acosh(x); }
 };
 
 struct angle {
@@ -67,43 +55,19 @@ struct angle {
 };
 
 struct asin {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_asin(x);
-    } else {
-      return math_asin(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_asin(x); }
 };
 
 struct asinh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_asin(times_i(x)));
-    } else {
-      return math_asinh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_asinh(x); }
 };
 
 struct atan {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_atanh(times_i(x)));
-    } else {
-      return math_atan(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_atan(x); }
 };
 
 struct atanh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_atanh(x);
-    } else {
-      return math_atanh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_atanh(x); }
 };
 
 struct bitwise_not {  // signless
@@ -125,24 +89,12 @@ struct conj_physical {
 };
 
 struct cos : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_cosh(times_i(x));
-    } else {
-      return near_cos(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_cos(x); }
   template <class T> static DEVICE T rare(T x) { return math_cos(x); }
 };
 
 struct cosh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_cosh(x);
-    } else {
-      return math_cosh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_cosh(x); }
 };
 
 struct deg2rad {
@@ -158,33 +110,15 @@ struct erfc {
 };
 
 struct exp {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_exp(x);
-    } else {
-      return math_exp(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_exp(x); }
 };
 
 struct exp2 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_exp(multiplied(x, LN2<typename T::part>));
-    } else {
-      return math_exp2(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_exp2(x); }
 };
 
 struct expm1 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_expm1(x);
-    } else {
-      return math_expm1(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_expm1(x); }
 };
 
 struct floor {
@@ -202,23 +136,11 @@ struct frac {
 };
 
 struct isfinite {
-  template <class T> static DEVICE bool of(T x) {
-    if constexpr (is_complex<T>) {
-      return is_finite(x.re) && is_finite(x.im);
-    } else {
-      return is_finite(x);
-    }
-  }
+  template <class T> static DEVICE bool of(T x) { return is_finite(x); }
 };
 
 struct isinf {
-  template <class T> static DEVICE bool of(T x) {
-    if constexpr (is_complex<T>) {
-      return is_infinite(x.re) || is_infinite(x.im);
-    } else {
-      return is_infinite(x);
-    }
-  }
+  template <class T> static DEVICE bool of(T x) { return is_infinite(x); }
 };
 
 struct isnan {
@@ -234,43 +156,19 @@ struct isposinf {
 };
 
 struct log {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_log(x);
-    } else {
-      return math_log(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log(x); }
 };
 
 struct log10 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return multiplied(complex_log(x), 1 / LN10<typename T::part>);
-    } else {
-      return math_log10(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log10(x); }
 };
 
 struct log1p {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_log1p(x);
-    } else {
-      return math_log1p(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log1p(x); }
 };
 
 struct log2 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return multiplied(complex_log(x), 1 / LN2<typename T::part>);
-    } else {
-      return math_log2(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log2(x); }
 };
 
 struct logical_not {  // signless
@@ -286,13 +184,7 @@ struct rad2deg {
 };
 
 struct reciprocal {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(x);
-    } else {
-      return 1 / x;
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return one_over(x); }
 };
 
 struct relu {
@@ -310,23 +202,11 @@ struct round {
 };
 
 struct rsqrt {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(complex_root(x));
-    } else {
-      return 1 / math_sqrt(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return one_over(math_sqrt(x)); }
 };
 
 struct sigmoid {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(plus(T{1, 0}, complex_exp(negative(x))));
-    } else {
-      return 1 / (1 + math_exp(-x));
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return logistic(x); }
 };
 
 struct sign {
@@ -355,13 +235,7 @@ struct signbit {
 };
 
 struct sin : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return times_i(complex_sinh(over_i(x)));
-    } else {
-      return near_sin(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_sin(x); }
   template <class T> static DEVICE T rare(T x) { return math_sin(x); }
 };
 
@@ -384,44 +258,20 @@ struct sinc {
 };
 
 struct sinh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_sinh(x);
-    } else {
-      return math_sinh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_sinh(x); }
 };
 
 struct sqrt {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_root(x);
-    } else {
-      return math_sqrt(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_sqrt(x); }
 };
 
 struct tan : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_tanh(times_i(x)));
-    } else {
-      return near_tan(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_tan(x); }
   template <class T> static DEVICE T rare(T x) { return math_tan(x); }
 };
 
 struct tanh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_tanh(x);
-    } else {
-      return math_tanh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_tanh(x); }
 };
 
 struct trunc {
