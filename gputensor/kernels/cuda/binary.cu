@@ -358,26 +358,11 @@ binary_strided(const strided_call p) {
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
 #include "pointwise/operand_defines.cuh"
-template <class P> struct binary_body : computed_inputs<scalar_t, P> {
+constexpr int VALUES = 3;
+template <class P> struct large_body : computed_inputs<scalar_t, P> {
   DEVICE scalar_t of(acc_t a, acc_t b) const {
     return cast<scalar_t>(op::OP::of(a, b, number<acc_t>(this->p.value[2])));
   }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<3, 3, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-binary_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, binary_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<3, 3, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-binary_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, binary_body<turned_call>{p}, shared);
-}
+#include "pointwise/large_body.cuh"
 #endif

@@ -118,24 +118,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) comparison_strided(const s
 #define TYPES b8, scalar_t, scalar_t
 #endif
 #include "pointwise/operand_defines.cuh"
-template <class P> struct comparison_body : computed_inputs<scalar_t, P> {
+constexpr int VALUES = 2;
+template <class P> struct large_body : computed_inputs<scalar_t, P> {
   DEVICE b8 of(acc_t a, acc_t b) const { return b8{(u8)op::OP::of(a, b)}; }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<3, 2, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-comparison_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, comparison_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<3, 2, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-comparison_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, comparison_body<turned_call>{p}, shared);
-}
+#include "pointwise/large_body.cuh"
 #endif

@@ -1,11 +1,4 @@
 // out[i] = op::OP(x[i]) or op::OP(a[i], b[i])                             family: special
-// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
-//          dimension, inputs also stay, step or turn; strided: any strides.
-// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
-//          any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
 // Numbers  computed in f64 for all dtypes, then rounded (include/math/special.cuh); logit in the
 //          type of its input.
 #include "math/arithmetic.cuh"
@@ -220,43 +213,6 @@ struct zeta : takes<2, 0>, in_f64<zeta> {
 // ---- body ----
 #ifndef OP
 #define OP i0
-#endif
-#include "defaults.cuh"
-typedef contiguous_call_of<op::OP> contiguous_call;
-typedef strided_call_of<op::OP, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) special_contiguous(const contiguous_call p) {
-  compute_contiguous<op::OP, scalar_t>(p);
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) special_strided(const strided_call p) {
-  compute_strided<op::OP, acc_t, DIMS>(p);
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_call_of<op::OP, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-special_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_call_of<op::OP, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-special_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
-}
-#endif
+#include "pointwise/computed_body.cuh"

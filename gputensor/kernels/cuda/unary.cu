@@ -349,24 +349,9 @@ unary_strided(const strided_call p) {
 #define TYPES scalar_t, scalar_t
 #endif
 #include "pointwise/operand_defines.cuh"
-template <class P> struct unary_body : computed_inputs<scalar_t, P> {
+constexpr int VALUES = 1;
+template <class P> struct large_body : computed_inputs<scalar_t, P> {
   DEVICE scalar_t of(acc_t x) const { return cast<scalar_t>(op::OP::of(x)); }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<2, 1, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-unary_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, unary_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<2, 1, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-unary_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, unary_body<turned_call>{p}, shared);
-}
+#include "pointwise/large_body.cuh"
 #endif

@@ -25,11 +25,6 @@ template <int INPUTS, int SCALARS> struct takes {
 template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
 template <class F, int MAX_DIMS> using strided_call_of =
     strided_params<F::inputs + 1, F::values, MAX_DIMS>;
-template <class F, int MAX_DIMS> using rows_call_of =
-    rows_params<F::inputs + 1, F::values, MAX_DIMS>;
-template <class F, int MAX_DIMS> using turned_call_of =
-    turned_params<F::inputs + 1, F::values, MAX_DIMS>;
-
 // The result of a functor; values: the inputs first.
 template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
   constexpr int N = F::values;
