@@ -20,26 +20,15 @@
 #include "reducing.cuh"
 
 // Sums of integers are int64. Other types are summed in their arithmetic type.
-template <class T> struct sum_type { typedef typename acc_of<T>::type type; };
-template <> struct sum_type<b8> { typedef i64 type; };
-template <> struct sum_type<u8> { typedef i64 type; };
-template <> struct sum_type<i8> { typedef i64 type; };
-template <> struct sum_type<u16> { typedef i64 type; };
-template <> struct sum_type<i16> { typedef i64 type; };
-template <> struct sum_type<u32> { typedef i64 type; };
-template <> struct sum_type<i32> { typedef i64 type; };
-template <> struct sum_type<u64> { typedef i64 type; };
+template <class T, bool IS_WHOLE = is_integer<T> || same<T, b8>> struct sum_type {
+  typedef i64 type;
+};
+template <class T> struct sum_type<T, false> { typedef typename acc_of<T>::type type; };
 
-template <class T> struct lowest;  // below or equal to every value
-template <> struct lowest<i32> { static constexpr i32 value = -0x7fffffff - 1; };
-template <> struct lowest<u32> { static constexpr u32 value = 0; };
-template <> struct lowest<i64> { static constexpr i64 value = -0x7fffffffffffffffll - 1; };
-template <> struct lowest<u64> { static constexpr u64 value = 0; };
-template <class T> struct highest;
-template <> struct highest<i32> { static constexpr i32 value = 0x7fffffff; };
-template <> struct highest<u32> { static constexpr u32 value = 0xffffffff; };
-template <> struct highest<i64> { static constexpr i64 value = 0x7fffffffffffffffll; };
-template <> struct highest<u64> { static constexpr u64 value = ~0ull; };
+// The least and the largest integer of an arithmetic type.
+template <class T> constexpr T lowest =
+    is_signed_integer<T> ? (T)((u64)1 << (8 * sizeof(T) - 1)) : (T)0;
+template <class T> constexpr T highest = (T)~lowest<T>;
 
 // The absolute value of an element; real.
 template <class acc, class scalar> DEVICE acc magnitude(scalar x) {
@@ -80,7 +69,7 @@ struct amax {
     if constexpr (is_real<acc>) {
       return (acc)-1 / (acc)0;
     } else {
-      return lowest<acc>::value;
+      return lowest<acc>;
     }
   }
   template <class acc> static DEVICE acc combine(acc a, acc b) {
@@ -94,7 +83,7 @@ struct amin : amax {
     if constexpr (is_real<acc>) {
       return (acc)1 / (acc)0;
     } else {
-      return highest<acc>::value;
+      return highest<acc>;
     }
   }
   template <class acc> static DEVICE acc combine(acc a, acc b) {
@@ -138,26 +127,17 @@ struct nansum : sum {
 };
 
 // norm_*: norms of vectors; _ENDS in reduce_launch.py names the functors of their partial results.
-struct norm_least : amin {  // composite
+// OP over absolute values.
+template <class OP> struct of_magnitudes : OP {
   template <class scalar> using types = types_of_norm<scalar>;
   template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
     return magnitude<acc>(x);
   }
 };
 
-struct norm_most : amax {  // composite
-  template <class scalar> using types = types_of_norm<scalar>;
-  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
-    return magnitude<acc>(x);
-  }
-};
-
-struct norm_one : sum {  // composite
-  template <class scalar> using types = types_of_norm<scalar>;
-  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
-    return magnitude<acc>(x);
-  }
-};
+struct norm_least : of_magnitudes<amin> {};  // composite
+struct norm_most : of_magnitudes<amax> {};   // composite
+struct norm_one : of_magnitudes<sum> {};     // composite
 
 struct norm_power_end : sum {  // composite
   template <class acc> static DEVICE acc finish(acc x, u64 order) {

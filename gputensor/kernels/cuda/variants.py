@@ -27,7 +27,7 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}
 _SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
-_MARKED = re.compile(r"struct (\w+) (?:: \w+ )?\{.*// composite")
+_MARKED = re.compile(r"struct (\w+) (?:: [\w<>]+ )?\{.*// composite")
 _TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
