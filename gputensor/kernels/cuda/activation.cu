@@ -209,4 +209,5 @@ struct threshold : takes<1, 2> {
 #define OP silu
 #define TYPES scalar_t, scalar_t
 #endif
+typedef op::OP functor;
 #include "pointwise/computed_body.cuh"

@@ -84,4 +84,5 @@ struct smooth_l1_loss_backward : takes<3, 2> {
 #define OP mse_loss
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
+typedef op::OP functor;
 #include "pointwise/computed_body.cuh"

@@ -215,4 +215,5 @@ struct zeta : takes<2, 0>, in_f64<zeta> {
 #define OP i0
 #define TYPES scalar_t, scalar_t
 #endif
+typedef op::OP functor;
 #include "pointwise/computed_body.cuh"

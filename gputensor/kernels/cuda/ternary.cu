@@ -78,4 +78,5 @@ struct nan_to_num : takes<1, 3> {
 #define OP clamp
 #define TYPES scalar_t, scalar_t, scalar_t, scalar_t
 #endif
+typedef op::OP functor;
 #include "pointwise/computed_body.cuh"

@@ -3,17 +3,12 @@
 //          strided: any strides, DIMS dimensions.
 // Types    contiguous: scalar_t for self and out; rows, turned: TYPES, computed as scalar_t is;
 //          strided: any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
+// Launch   as in pointwise/computed_body.cuh
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Functions other than roots and
 //          rounding may differ between devices.
 #include "math/arithmetic.cuh"
-#include "pointwise/contiguous.cuh"
+#include "pointwise/computed.cuh"
 #include "math/functions.cuh"
-#include "launch.cuh"
-#include "pointwise/rows.cuh"
-#include "pointwise/turned.cuh"
 
 // The functor of an angle. See Note [Rare elements] in elementary.cuh.
 struct of_angle {
@@ -289,69 +284,9 @@ struct trunc {
 // ---- body ----
 #ifndef OP
 #define OP neg
-#endif
-#include "defaults.cuh"
-typedef contiguous_params<2, 1> contiguous_call;
-typedef strided_params<2, 1, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
-unary_contiguous(const contiguous_call p) {
-  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = UNARY_PACKS;
-  const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
-  if (first + tile <= p.numel && all_aligned(p.data)) {
-    pack<scalar_t, PACK> x[PACKS];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-      x[k] = load_pack<scalar_t, PACK>(p.data[1], first + (k * blockDim.x + threadIdx.x) * PACK);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        x[k].at[e] = cast<scalar_t>(op::OP::of(cast<acc_t>(x[k].at[e])));
-      }
-      store_pack<scalar_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, x[k]);
-    }
-  } else {
-    const u32 end = first + tile < p.numel ? first + tile : p.numel;
-    for (u32 i = first + threadIdx.x; i < end; i += blockDim.x) {
-      const acc_t x = cast<acc_t>(load_one<scalar_t>(p.data[1], i));
-      store_one(p.data[0], i, cast<scalar_t>(op::OP::of(x)));
-    }
-  }
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
-unary_strided(const strided_call p) {
-  const u32 first = first_element();
-  if (first >= p.numel) return;
-  i64 offset[2][STRIDED_UNROLL];
-  locate(p, first, blockDim.x, offset);
-  acc_t x[STRIDED_UNROLL];
-  read_input(p, 1, 0, offset[1], x);
-  typedef decltype(op::OP::of(acc_t())) result_t;
-  result_t result[STRIDED_UNROLL];
-#pragma unroll
-  for (int k = 0; k < STRIDED_UNROLL; ++k) result[k] = op::OP::of(x[k]);
-  if constexpr (same<result_t, bool>) {
-    store(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], result);
-  } else {
-    write_common(p, offset[0], elements_left(first, p.numel), result);
-  }
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-constexpr int VALUES = 1;
-template <class P> struct large_body : computed_inputs<scalar_t, P> {
-  DEVICE scalar_t of(acc_t x) const { return cast<scalar_t>(op::OP::of(x)); }
+struct functor : takes<1, 0> {
+  template <class T> static DEVICE auto of(T x) { return op::OP::of(x); }
 };
-#include "pointwise/large_body.cuh"
-#endif
+#include "pointwise/computed_body.cuh"

@@ -4,9 +4,7 @@
 // Types    contiguous, strided: self, other and out are moved as words scalar_t (u8 u16 u32 u64
 //          w128) of their one dtype; rows, turned: likewise, or TYPES cast to scalar_t; cast: any
 //          dtypes by code, in scalar_t = i64, u64 or c128.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
+// Launch   as in pointwise/computed_body.cuh
 #include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 #include "pointwise/rows.cuh"
