@@ -209,8 +209,8 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* shared) {
   x = reduce_lanes<O>(p, at, x, shared);
-  if (at.lane || at.output >= p.outputs) return;
-  reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.output, at.out_offset, x);
+  if (at.lane || at.row >= p.outputs) return;
+  reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.row, at.out_offset, x);
 }
 
 // ---- body ----
@@ -237,11 +237,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_rows(const reduc
   reduce_t x[CHAINS][PACK];
 #pragma unroll
   for (int e = 0; e < CHAINS * PACK; ++e) x[e / PACK][e % PACK] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (at.row < p.outputs) {
+    const segment_units own = units_of(p, at.segment);
     reduce_packs<scalar_t, op::OP, true>(
-        p, p.data[1] + at.in_offset, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, own.begin + at.lane, own.end, x,
         [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * PACK>(x[0]), shared);
@@ -253,26 +252,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 reduce_columns(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS * PACK];
   const reduce_position at = reduce_locate(p);
-  const reduce_columns_of own = locate_columns<PACK>(p, at);
+  const reduce_columns_of columns = locate_columns<PACK>(p, at);
   reduce_t x[PACK];
 #pragma unroll
   for (int e = 0; e < PACK; ++e) x[e] = op::OP::identity<reduce_t>();
-  if (own.here) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (columns.here) {
+    const segment_units own = units_of(p, at.segment);
     reduce_column_packs<scalar_t, op::OP, true>(
-        p, p.data[1] + at.in_offset, own.here, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, columns.here, own.begin + at.lane, own.end, x,
         [&](scalar_t given, int) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_column_lanes<op::OP>(p, at, x, shared);
-  if (at.lane || !own.here) return;
+  if (at.lane || !columns.here) return;
   // In shared memory, because registers cannot be indexed by a variable.
 #pragma unroll
   for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
 #pragma unroll 1
-  for (u32 e = 0; e < own.here; ++e) {
+  for (u32 e = 0; e < columns.here; ++e) {
     reduce_write<op::OP, partial_t>(
-        p, (u64)at.segment * p.all_outputs + own.row * p.run + own.column + e,
+        p, (u64)at.segment * p.all_outputs + columns.row * p.run + columns.column + e,
         at.out_offset + e * p.out_step, shared[e * THREADS + threadIdx.x]);
   }
 }
@@ -285,11 +283,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (at.row < p.outputs) {
+    const segment_units own = units_of(p, at.segment);
     reduce_elements<scalar_t, op::OP>(
-        p, p.data[1] + at.in_offset, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, own.begin + at.lane, own.end, x,
         [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, STRIDED_UNROLL>(x), shared);
@@ -304,15 +301,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduc
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
+  if (at.row < p.outputs) {
     const char* in = p.data[1] + at.in_offset;
-    const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
-    for (u32 c = begin + at.lane; c < end; c += lanes * STRIDED_UNROLL) {
+    const segment_units own = units_of(p, at.segment);
+    const u32 lanes = 1u << p.lane_bits;
+    for (u32 c = own.begin + at.lane; c < own.end; c += lanes * STRIDED_UNROLL) {
       scalar_t loaded[STRIDED_UNROLL];
       u32 along[STRIDED_UNROLL];
       i64 offset[STRIDED_UNROLL];
-      const u32 count = reduce_units(p, c, lanes, end, along, offset);
+      const u32 count = reduce_units(p, c, lanes, own.end, along, offset);
       fetch<true>(in, offset, p.in_code, p.common, loaded);
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {

@@ -81,31 +81,16 @@ template <int MAX_DIMS> struct softmax_params {
 };
 
 // The position of a thread: `lane` of row `row`, and the row's begin in each operand.
-template <int OPERANDS> struct softmax_place {
-  u32 lane, lanes, row;
+template <int OPERANDS> struct softmax_place : lane_place {
+  u32 lanes;
   char* data[OPERANDS];
 };
 
 template <int OPERANDS, class P> DEVICE softmax_place<OPERANDS> softmax_locate(const P& p) {
-  constexpr int dims = P::dims;
-  const u32 t = threadIdx.x;
-  softmax_place<OPERANDS> at;
-  at.lanes = 1u << p.lane_bits;
-  at.lane = p.lanes_are_adjacent ? t & (at.lanes - 1) : t >> p.slot_bits;
-  at.row = (blockIdx.x << p.slot_bits) +
-           (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
+  softmax_place<OPERANDS> at = {place_in(p, blockIdx.x), 1u << p.lane_bits};
 #pragma unroll
   for (int k = 0; k < OPERANDS; ++k) at.data[k] = p.data[k];
-  u32 index = at.row < p.rows ? at.row : 0;
-#pragma unroll(dims <= 8 ? dims : 1)
-  for (int d = 0; d < dims; ++d) {
-    if (d >= (int)p.ndim) break;
-    const u32 rest = quotient_of(index, p.dim[d].by);
-    const u32 coordinate = index - rest * p.dim[d].by.size;
-#pragma unroll
-    for (int k = 0; k < OPERANDS; ++k) at.data[k] += coordinate * p.dim[d].stride_bytes[k];
-    index = rest;
-  }
+  add_offsets<P::dims>(p.dim, p.ndim, at.row < p.rows ? at.row : 0, at.data);
   return at;
 }
 
