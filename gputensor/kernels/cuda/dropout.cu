@@ -50,13 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) dropout_contiguous(const c
     const philox_block bits = random_bits(p.value, block);
 #pragma unroll
     for (int k = 0; k < 4; ++k) kept.at[k] = bits.at[k] >> 11 < p.value[2].low;
-  } else if (is_whole) {
-    kept = load_pack<u8, 4>(p.data[1], first);
   } else {
-#pragma unroll
-    for (u32 k = 0; k < 4; ++k) {
-      kept.at[k] = first + k < p.numel ? load_one<u8>(p.data[1], first + k) : 0;
-    }
+    kept = load_within<u8, 4>(p.data[1], first, p.numel, is_whole);
   }
   if (is_whole) {
     if constexpr (op::OP::draws) store_pack<u8, 4>(p.data[1], first, kept);

@@ -121,18 +121,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const auto read = [&](u32 k, acc_t (&x)[PACK][INPUTS]) {
 #pragma unroll
     for (int i = 0; i < INPUTS; ++i) {
-      if (is_aligned && (k + 1) * PACK <= count) {
-        const pack<scalar_t, PACK> loaded = load_pack<scalar_t, PACK>(at.data[i + 1], k * PACK);
+      const auto loaded = load_within<scalar_t, PACK>(
+          at.data[i + 1], k * PACK, count, is_aligned, cast<scalar_t>(op::OP::filler<acc_t>()));
 #pragma unroll
-        for (int e = 0; e < PACK; ++e) x[e][i] = cast<acc_t>(loaded.at[e]);
-      } else {
-#pragma unroll
-        for (int e = 0; e < PACK; ++e) {
-          const u32 c = k * PACK + e;
-          x[e][i] = c < count ? cast<acc_t>(load_one<scalar_t>(at.data[i + 1], c))
-                              : op::OP::filler<acc_t>();
-        }
-      }
+      for (int e = 0; e < PACK; ++e) x[e][i] = cast<acc_t>(loaded.at[e]);
     }
   };
   const auto write = [&](u32 k, const acc_t (&x)[PACK][INPUTS], acc_t top, acc_t total) {
@@ -140,14 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int e = 0; e < PACK; ++e)
       made.at[e] = cast<scalar_t>(op::OP::result<acc_t>(x[e], top, total));
-    if (is_aligned && (k + 1) * PACK <= count) {
-      store_pack<scalar_t, PACK>(at.data[0], k * PACK, made);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        if (k * PACK + e < count) store_one(at.data[0], k * PACK + e, made.at[e]);
-      }
-    }
+    store_within(at.data[0], k * PACK, count, is_aligned, made);
   };
 
   const u32 whole = (p.count + PACK - 1) / PACK;
