@@ -83,31 +83,29 @@ class Entry:
             variants=self.variants(schema),
             dispatch=self.dispatch(),
             autogen=self.words("autogen"),
-            factory=self.word("factory") if "factory" in self.nodes else "",
+            factory=self.word("factory"),
             loops=self.words("loop"),
-            dtypes=self.choice("dtypes", tuple(model.DTYPES)) if "dtypes" in self.nodes else "",
+            dtypes=self.choice("dtypes", tuple(model.DTYPES)),
             derivatives=self.derivatives(schema),
             autocast=self.autocast(schema),
             signature=self.signature(schema),
             numbers=self.numbers(schema),
             python=self.python(schema),
-            short=self.text("short") if "short" in self.nodes else "",
-            shortcut=self.text("shortcut") if "shortcut" in self.nodes else "",
+            short=self.text("short"),
+            shortcut=self.text("shortcut"),
             tags=self.tags(),
             device_check=self.flag("device_check", {"ExactSame": True, "NoCheck": False}),
             device_guard=self.flag("device_guard", {"True": True, "False": False}),
-            python_module=self.choice("python_module", (*model.BY_HAND, *model.MODULES))
-            if "python_module" in self.nodes
-            else "",
-            node=self.word("node") if "node" in self.nodes else "",
+            python_module=self.choice("python_module", (*model.BY_HAND, *model.MODULES)),
+            node=self.word("node"),
             number_nodes=self.number_nodes(schema),
             scalars=tuple(map(self.parsed, self.nodes["scalars"].value))
             if "scalars" in self.nodes
             else (),
             aliases=self.words("aliases"),
             replay=not self.flag("replay", {"False": True, "True": False}),
-            activation=self.word("activation") if "activation" in self.nodes else "",
-            batch=self.text("batch") if "batch" in self.nodes else "",
+            activation=self.word("activation"),
+            batch=self.text("batch"),
             nn=self.nn(schema),
         )
         for field in ("node", "number_nodes", "replay", "activation"):
@@ -198,14 +196,9 @@ class Entry:
         return text
 
     def derivatives(self, schema: Any) -> dict[str, str]:
-        node = self.nodes.get("derivatives")
-        if node is None:
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error("'derivatives' must map arguments to Python expressions", node)
         tensors = [argument.name for argument in schema.arguments if argument.type.has_tensor]
         found = {}
-        for names, value in self.pairs(node):
+        for names, value in self.mapping("derivatives", "arguments to Python expressions"):
             formula = self.scalar(value, f"derivatives.{names}")
             for name in names.split(", "):
                 if name not in tensors:
@@ -223,7 +216,8 @@ class Entry:
                 rule = f"name several arguments where the formula takes '{model.MASK}', else one"
                 raise self.error(f"a key of 'derivatives' must {rule} (got '{names}')", value)
         if len(set(found.values())) > 1 and any(model.MASK in x for x in found.values()):
-            raise self.error("'derivatives' must have one formula, or one for each argument", node)
+            rule = "'derivatives' must have one formula, or one for each argument"
+            raise self.error(rule, self.nodes["derivatives"])
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:
@@ -279,12 +273,8 @@ class Entry:
     def number_nodes(self, schema: Any) -> dict[str, str]:
         """Return a dict from operand to the name of the node class that is used if this operand is
         a number."""
-        node = self.nodes.get("number_nodes")
-        if node is None:
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error("'number_nodes' must map operands to node classes", node)
-        found = {name: self.scalar(value, "number_nodes") for name, value in self.pairs(node)}
+        pairs = self.mapping("number_nodes", "operands to node classes")
+        found = {name: self.scalar(value, "number_nodes") for name, value in pairs}
         operands = tuple(a.name for a in schema.arguments if a.type.has_tensor)
         for name in found:
             self.known(name, operands, "number_nodes")
@@ -293,13 +283,8 @@ class Entry:
     def python(self, schema: Any) -> dict[str, str]:
         """Return a dict from special method to the arguments that it passes to the operator, such
         as `__rsub__: other, self`."""
-        node = self.nodes.get("python")
-        if node is None:
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error("'python' must map Python's operators to arguments", node)
         found = {}
-        for name, value in self.pairs(node):
+        for name, value in self.mapping("python", "Python's operators to arguments"):
             if not re.fullmatch("__[a-z]+__", name):
                 raise self.error(f"'python' must map names like '__add__' (got '{name}')", value)
             found[name] = self.scalar(value, f"python.{name}")
@@ -333,11 +318,12 @@ class Entry:
         return str(node.value)
 
     def text(self, field: str) -> str:
-        return self.scalar(self.nodes[field], field)
+        """Return the text of a field, or "" if the entry does not have the field."""
+        return self.scalar(self.nodes[field], field) if field in self.nodes else ""
 
     def word(self, field: str) -> str:
         text = self.text(field)
-        if not text.isidentifier():
+        if text and not text.isidentifier():
             raise self.error(f"'{field}' must be a name (got {text!r})", self.nodes[field])
         return text
 
@@ -351,6 +337,14 @@ class Entry:
             return tuple(self.scalar(item, field) for item in node.value)
         return tuple(word.strip() for word in self.scalar(node, field).split(","))
 
+    def mapping(self, field: str, what: str) -> list[tuple[str, yaml.Node]]:
+        """Return the keys and values of a field, or [] if the entry does not have the field. what:
+        what the field maps, for messages."""
+        node = self.nodes.get(field)
+        if node is not None and not isinstance(node, yaml.MappingNode):
+            raise self.error(f"'{field}' must map {what}", node)
+        return [] if node is None else self.pairs(node)
+
     def known(self, word: str, choices: tuple[str, ...], field: str) -> None:
         if word not in choices:
             raise self.error(
@@ -359,7 +353,8 @@ class Entry:
 
     def choice(self, field: str, choices: tuple[str, ...]) -> str:
         word = self.text(field)
-        self.known(word, choices, field)
+        if field in self.nodes:
+            self.known(word, choices, field)
         return word
 
     def flag(self, field: str, values: dict[str, bool]) -> bool:

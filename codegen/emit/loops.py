@@ -31,7 +31,7 @@ _FUNCTOR = re.compile(r"^struct (\w+) .*?^\};", re.DOTALL | re.MULTILINE)
 # Pattern of function calls. A functor with such a call is compiled for complex dtypes only on GPUs,
 # because on the CPU NumPy's complex functions are as fast.
 _COMPLEX_FUNCTION = re.compile(
-    r"::of\(|math_hypot|complex_\w+\(|power\(|log_of_sum|logistic|atan2|angle_of"
+    r"::of\(|math_(?!abs)\w+\(|near_\w+\(|power\(|log_of_sum|logistic|angle_of"
 )
 # Operations that must raise an error on the CPU, which a compiled loop cannot do. A functor that
 # tests a divisor for 0 is not compiled for integers. A functor that asserts valid probabilities is

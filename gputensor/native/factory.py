@@ -303,18 +303,11 @@ _BY_VALUE = frozenset((bool, int, float))
 
 
 def _learn_full(table: Table, made: Tensor, value: Any) -> None:
-    """Store the short cuts of a factory that fills with `value`: see `_learn_filled`."""
-    shape = made._geometry
-    known = seen(shape, ("full", exact(value)))
-    if not shortcuts.is_due(known, table):
-        return
-    array = short_make.filled(shape, made)
-    if array is not None:
-        short_make.leave(
-            table, full, (shape.sizes, value), shape.dtype,
-            lambda asks: short_make.filled_with(shape, array, asks, value), dtype_of_number(value),
-        )  # fmt: skip
-    known.short = table.short
+    def make(shape: Geometry, array: Any, asks: bool) -> Any:
+        return short_make.filled_with(shape, array, asks, value)
+
+    front, again = (made._geometry.sizes, value), partial(short_make.filled, made._geometry, made)
+    short_make.learn(table, full, front, made, again, make)
 
 
 def full_out(key_set: int, size: Any, fill_value: Any, out: Tensor) -> Tensor:
@@ -337,10 +330,12 @@ def _of_size(op: str, value: int) -> Kernel:
         table = getattr(operators, op).table
         made = calls.empty_memory_format(_tuple(op, size), *options)
         made = _fill(key_set, made, value) if value else _zero(key_set, made)
+        front = (made._geometry.sizes,)
         if type(made) is Tensor and made._device is CPU:
-            _learn_filled(table, kernel, made)
+            again = partial(short_make.filled, made._geometry, made)
+            short_make.learn(table, kernel, front, made, again)
         else:
-            front, write = (made._geometry.sizes,), partial(_writer, made, value)
+            write = partial(_writer, made, value)
             short_cuda.learn(table, kernel, front, made, options[2], write)
         return made
 
@@ -349,21 +344,6 @@ def _of_size(op: str, value: int) -> Kernel:
 
 zeros: Kernel = _of_size("zeros", 0)
 ones: Kernel = _of_size("ones", 1)
-
-
-def _learn_filled(table: Table, kernel: Any, made: Tensor) -> None:
-    """Store the short cuts of a factory that fills with one number, once a call is repeated."""
-    shape = made._geometry
-    known = seen(shape, table.operator.name)
-    if not shortcuts.is_due(known, table):
-        return
-    array = short_make.filled(shape, made)
-    if array is not None:
-        short_make.leave(
-            table, kernel, (shape.sizes,), shape.dtype,
-            lambda asks: short_make.made_of_nothing(shape, array, asks),
-        )  # fmt: skip
-    known.short = table.short
 
 
 def full_like(key_set: int, self: Tensor, fill_value: Any, *options: Any) -> Tensor:

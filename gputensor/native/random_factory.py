@@ -68,10 +68,12 @@ def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[.
     ) -> Tensor:  # fmt: skip
         table = getattr(operators, op).table
         made = kernel(key_set, size, None, dtype, layout, device, pin_memory)
+        front = (made._geometry.sizes,)
         if type(made) is Tensor and made._device is CPU:
-            _learn(table, of_default, made._geometry, loop)
+            again = partial(_drawing, made._geometry, loop)
+            short_make.learn(table, of_default, front, made, again)
         else:
-            front, write = (made._geometry.sizes,), partial(_writer, made, loop, 0.0, 1.0)
+            write = partial(_writer, made, loop, 0.0, 1.0)
             short_cuda.learn(table, of_default, front, made, device, write)
         return made
 
@@ -84,20 +86,6 @@ def _over(loop: str) -> Any:
         (operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),
         (getattr(operators, f"{loop}_"), shortcuts.BELOW, f"random.{loop}_"),
     )
-
-
-def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
-    """Store the short cuts for a size, once a call is repeated."""
-    known = seen(shape, table.operator.name)
-    if not shortcuts.is_due(known, table):
-        return
-    array = _drawing(shape, loop)
-    if array is not None:
-        short_make.leave(
-            table, kernel, (shape.sizes,), shape.dtype,
-            lambda asks: short_make.made_of_nothing(shape, array, asks),
-        )  # fmt: skip
-    known.short = table.short
 
 
 def _drawing(shape: Geometry, loop: str) -> Callable[[], Any] | None:
@@ -242,20 +230,15 @@ def _learn_integers(
     shape, high = made._geometry, bounds[-1]
     if not all([type(n) is int for n in (low, high)]):
         return
+    front = (*bounds, shape.sizes)
     if made._device is not CPU:
-        front, write = (*bounds, shape.sizes), partial(_writer, made, "integers", low, high - low)
+        write = partial(_writer, made, "integers", low, high - low)
         short_cuda.learn(table, kernel, front, made, place, write, int64)
         return
     if type(made) is not Tensor or not shape.in_numpy or not shape.numel:
         return
-    known = seen(shape, (table.operator.name, bounds))
-    if shortcuts.is_due(known, table):
-        array = _drawn_by(shape, stub.cpu("random").integers, low, high - low)
-        short_make.leave(
-            table, kernel, (*bounds, shape.sizes), shape.dtype,
-            lambda asks: short_make.made_of_nothing(shape, array, asks), int64,
-        )  # fmt: skip
-        known.short = table.short
+    again = partial(_drawn_by, shape, stub.cpu("random").integers, low, high - low)
+    short_make.learn(table, kernel, front, made, again, unnamed=int64)
 
 
 for _kernel in (randint, randint_low):

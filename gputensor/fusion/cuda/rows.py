@@ -14,7 +14,7 @@ from typing import Any
 
 from ...core.dtype import bool_, dtype, float32, float64
 from ...core.geometry import contiguous_geometry
-from ...kernels.cuda import rows_chain_launch, rows_source, variants
+from ...kernels.cuda import chain_launch, rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
 from .body import Written
@@ -60,7 +60,7 @@ class Rows:
 
     def __init__(self, chain: Chain) -> None:
         self.chain: Chain = chain
-        self.launch: rows_chain_launch.ChainRows | None = None
+        self.launch: chain_launch.ByAlignment | None = None
         self.program: Program | None = None
         steps, read = chain.steps, _read(chain)
         within = [n for n, x in steps.items() if _is_within(x)]

@@ -1,11 +1,4 @@
 // out[i] = op::OP(x[i], scalars), or op::OP(grad[i], x[i], scalars)       family: activation
-// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
-//          dimension, inputs also stay, step or turn; strided: any strides.
-// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
-//          any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once; exp and similar functions may differ
 //          between devices.
 #include "math/arithmetic.cuh"
@@ -27,14 +20,6 @@ template <class T> DEVICE T conjugate(T x) {
     return T{x.re, -x.im};
   } else {
     return x;
-  }
-}
-
-template <class T> DEVICE T logistic(T x) {
-  if constexpr (is_complex<T>) {
-    return one_over(plus(T{1, 0}, complex_exp(negative(x))));
-  } else {
-    return 1 / (1 + math_exp(-x));
   }
 }
 
@@ -222,44 +207,7 @@ struct threshold : takes<1, 2> {
 // ---- body ----
 #ifndef OP
 #define OP silu
-#endif
-#include "defaults.cuh"
-typedef contiguous_call_of<op::OP> contiguous_call;
-typedef strided_call_of<op::OP, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS)
-activation_contiguous(const contiguous_call p) {
-  compute_contiguous<op::OP, scalar_t>(p);
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) activation_strided(const strided_call p) {
-  compute_strided<op::OP, acc_t, DIMS>(p);
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_call_of<op::OP, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-activation_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_call_of<op::OP, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-activation_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
-}
-#endif
+typedef op::OP functor;
+#include "pointwise/computed_body.cuh"

@@ -8,7 +8,7 @@
 //          threads.
 #include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "pointwise/strided.cuh"
+#include "lanes.cuh"
 
 namespace op {
 
@@ -62,50 +62,19 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
   return O::is_beyond(a.value, b.value) || (a.value == b.value && a.index < b.index);
 }
 
-// The position of a thread: `lane` of row `row` in `segment`.
-struct argreduce_place {
-  u32 segment, lane, row;
-};
-
-DEVICE argreduce_place argreduce_locate(const argreduce_walk& p) {
-  const u32 group = quotient_of(blockIdx.x, p.segments), t = threadIdx.x;
-  const u32 lanes = 1u << p.lane_bits, slots = 1u << p.slot_bits;
-  argreduce_place at;
-  at.segment = blockIdx.x - group * p.segments.size;
-  at.lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
-  at.row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
-  return at;
-}
-
-// Add the byte offset of a row's begin in each operand.
-template <int OPERANDS>
-DEVICE void argreduce_begin(const argreduce_walk& p, const dimension<OPERANDS>* dims, u32 row,
-                            i64 (&offset)[OPERANDS]) {
-  u32 index = row < p.rows ? row : 0;
-#pragma unroll 1
-  for (u32 d = 0; d < p.ndim; ++d) {
-    const u32 rest = quotient_of(index, dims[d].by);
-    const u32 coordinate = index - rest * dims[d].by.size;
-#pragma unroll
-    for (int k = 0; k < OPERANDS; ++k) offset[k] += coordinate * dims[d].stride_bytes[k];
-    index = rest;
-  }
-}
-
 // The whole kernel. read(i): returns element i of this thread's row. out, values: for the row, if
 // it is not partial.
 template <class O, class scalar, class acc, class R>
-DEVICE void argreduce_rows(const argreduce_walk& p, const argreduce_place& at, i64* parts,
+DEVICE void argreduce_rows(const argreduce_walk& p, const lane_place& at, i64* parts,
                            char* out, char* values, const i64* from, acc* value, i64* place,
                            const R& read) {
   typedef candidate<acc> best_t;
   const u32 t = threadIdx.x, lanes = 1u << p.lane_bits;
   best_t best = {cast<acc>(0u), -1};
   if (at.row < p.rows) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+    const segment_units own = units_of(p, at.segment);
 #pragma unroll 4
-    for (u32 c = begin + at.lane; c < end; c += lanes) {
+    for (u32 c = own.begin + at.lane; c < own.end; c += lanes) {
       const i64 index = from ? from[(u64)at.row * p.count + c] : c;
       const best_t next = {cast<acc>(read(index)), index};
       if (is_better<O>(next, best)) best = next;
@@ -141,9 +110,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     argreduce_strided(const argreduce_params<DIMS> p) {
   __shared__ acc_t value[THREADS];
   __shared__ i64 place[THREADS];
-  const argreduce_place at = argreduce_locate(p.walk);
+  const lane_place at = place_of(p.walk);
   i64 offset[3] = {};
-  argreduce_begin(p.walk, p.dim, at.row, offset);
+  add_offsets(p.dim, p.walk.ndim, at.row < p.walk.rows ? at.row : 0, offset);
   const char* in = p.in + offset[2];
   argreduce_rows<op::OP, scalar_t>(
       p.walk, at, p.out, (char*)p.out + offset[0], p.values ? p.values + offset[1] : nullptr,

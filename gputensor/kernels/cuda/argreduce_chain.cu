@@ -29,9 +29,9 @@ argreduce_chain(const __grid_constant__ argreduce_chain_params p) {
   constexpr int N = operands::count;
   __shared__ acc_t value[THREADS];
   __shared__ i64 place[THREADS];
-  const argreduce_place at = argreduce_locate(p.walk);
+  const lane_place at = place_of(p.walk);
   i64 offset[1 + N] = {};
-  argreduce_begin(p.walk, p.dim, at.row, offset);
+  add_offsets(p.dim, p.walk.ndim, at.row < p.walk.rows ? at.row : 0, offset);
   const chain_body<op::CHAIN, argreduce_chain_params> body{p};
   const auto read = [&](i64 i) {
     const i64 inner[N] = {};

@@ -1,18 +1,9 @@
 // out[i] = op::OP(self[i], other[i])                                     family: binary
-// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
-//          dimension, inputs also stay, step or turn; strided: any strides.
-// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
-//          any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
+// Shapes, types and launch are those of pointwise/computed_body.cuh.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
 #include "math/arithmetic.cuh"
-#include "pointwise/contiguous.cuh"
+#include "pointwise/computed.cuh"
 #include "math/functions.cuh"
-#include "launch.cuh"
-#include "pointwise/rows.cuh"
-#include "pointwise/turned.cuh"
 
 // The third argument is the operator's scalar: the threshold of threshold_backward, and the alpha
 // of add_alpha. launch.py negates alpha for sub, which also uses add_alpha.
@@ -256,10 +247,10 @@ struct pow_number {
     if constexpr (is_real<T>) {
       return power_of_number(a, b);
     } else if constexpr (is_complex<T>) {
-      if (b.im == 0 && b.re == (typename T::part)0.5) return complex_root(a);
+      if (b.im == 0 && b.re == (typename T::part)0.5) return math_sqrt(a);
       if (b.im == 0 && b.re == (typename T::part)-1) return quotient(T{1, 0}, a);
       if (b.im == 0 && b.re == (typename T::part)-2) return quotient(T{1, 0}, times(a, a));
-      if (b.im == 0 && b.re == (typename T::part)-0.5) return quotient(T{1, 0}, complex_root(a));
+      if (b.im == 0 && b.re == (typename T::part)-0.5) return quotient(T{1, 0}, math_sqrt(a));
     }
     return power(a, b);
   }
@@ -295,89 +286,9 @@ struct threshold_backward {
 // ---- body ----
 #ifndef OP
 #define OP add
-#endif
-#include "defaults.cuh"
-typedef contiguous_params<3, 3> contiguous_call;
-typedef strided_params<3, 3, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) binary_contiguous(const contiguous_call p) {
-  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = BINARY_PACKS;
-  const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
-  const bool number_a = p.numbers & 1, number_b = p.numbers & 2;
-  const acc_t value_a = number<acc_t>(p.value[0]), value_b = number<acc_t>(p.value[1]);
-  const acc_t alpha = number<acc_t>(p.value[2]);
-  if (first + tile <= p.numel && all_aligned(p.data)) {
-    pack<scalar_t, PACK> a[PACKS], b[PACKS];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-      const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
-      a[k] = load_or_repeat<scalar_t, PACK>(p.data[1], at, number_a, value_a);
-      b[k] = load_or_repeat<scalar_t, PACK>(p.data[2], at, number_b, value_b);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        const acc_t left = element_or_number(a[k].at[e], number_a, value_a);
-        const acc_t right = element_or_number(b[k].at[e], number_b, value_b);
-        a[k].at[e] = cast<scalar_t>(op::OP::of(left, right, alpha));
-      }
-      store_pack<scalar_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, a[k]);
-    }
-  } else {
-    const u32 end = first + tile < p.numel ? first + tile : p.numel;
-    for (u32 i = first + threadIdx.x; i < end; i += blockDim.x) {
-      const acc_t left = number_a ? value_a : cast<acc_t>(load_one<scalar_t>(p.data[1], i));
-      const acc_t right = number_b ? value_b : cast<acc_t>(load_one<scalar_t>(p.data[2], i));
-      store_one(p.data[0], i, cast<scalar_t>(op::OP::of(left, right, alpha)));
-    }
-  }
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
-binary_strided(const strided_call p) {
-  const u32 first = first_element();
-  if (first >= p.numel) return;
-  i64 offset[3][STRIDED_UNROLL];
-  locate(p, first, blockDim.x, offset);
-  acc_t a[STRIDED_UNROLL], b[STRIDED_UNROLL];
-  read_input(p, 1, 0, offset[1], a);
-  read_input(p, 2, 1, offset[2], b);
-  const acc_t alpha = number<acc_t>(p.value[2]);
-#pragma unroll
-  for (int k = 0; k < STRIDED_UNROLL; ++k) a[k] = op::OP::of(a[k], b[k], alpha);
-  write_common(p, offset[0], elements_left(first, p.numel), a);
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-template <class P> struct binary_body : computed_inputs<scalar_t, P> {
-  DEVICE scalar_t of(acc_t a, acc_t b) const {
-    return cast<scalar_t>(op::OP::of(a, b, number<acc_t>(this->p.value[2])));
-  }
+struct functor : takes<2, 1> {
+  template <class T> static DEVICE T of(T a, T b, T scalar) { return op::OP::of(a, b, scalar); }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<3, 3, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-binary_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, binary_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<3, 3, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-binary_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, binary_body<turned_call>{p}, shared);
-}
-#endif
+#include "pointwise/computed_body.cuh"

@@ -32,22 +32,9 @@ chain_strided(const __grid_constant__ strided_call p) {
 }
 #endif
 
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<operands::count, NUMBERS, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-chain_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, chain_body<op::OP, rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<operands::count, NUMBERS, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-chain_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, chain_body<op::OP, turned_call>{p}, shared);
-}
-#endif
+constexpr int VALUES = NUMBERS;
+template <class P> using large_body = chain_body<op::OP, P>;
+#include "pointwise/large_body.cuh"
 
 #if HAS_LAYOUT(LISTS)
 #ifndef AT

@@ -7,11 +7,12 @@ many dense tensors at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from struct import Struct
 from typing import Any
 
+from ...core.dtype import dtype
 from ...core.geometry import Sizes
 from . import (
     chain_source, launch, module, numbers, pointwise_launch, pointwise_plan, random_launch,
@@ -24,6 +25,37 @@ MAX_PARAMS_BYTES = 4096
 
 # (slot, ~(index of a scalar of the call), packer): see `packers` in launch.Launch.
 Packer = tuple[int, int, Any]
+
+
+class ByAlignment:
+    """Two launches of one kernel: for operands whose addresses are multiples of 16, and for others.
+
+    make: a function that takes the number of elements of one access to each operand, and returns
+    the launch. widths: these numbers for aligned operands. first: the place of the first of these
+    operands among the addresses of a call.
+    """
+
+    __slots__ = ("aligned", "unaligned", "running")
+
+    def __init__(
+        self, make: Callable[[list[int]], launch.Launch], widths: list[int], first: int = 0
+    ) -> None:
+        self.unaligned = make([1] * len(widths))
+        self.aligned = make(widths) if max(widths, default=1) > 1 else self.unaligned
+        # The operands whose alignment is tested.
+        self.running: list[int] = [n for n, width in enumerate(widths, first) if width > 1]
+
+    def __call__(
+        self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any] = ()
+    ) -> None:
+        is_aligned = not any([addresses[n] & 15 for n in self.running])
+        one = self.aligned if is_aligned else self.unaligned
+        one(device_index, tuple(addresses), tuple(scalars))
+
+
+def kinds_of(steps: Sequence[int], dtypes: Sequence[dtype]) -> list[str]:
+    """Return the kind of each operand. steps: the bytes from one element of a row to the next."""
+    return ["RUNS" if x == d.itemsize else "STEPS" if x else "STAYS" for x, d in zip(steps, dtypes)]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:

@@ -1,11 +1,4 @@
 // out[i] = op::OP(x[i], target[i], scalars), or its gradient with grad[i] first   family: criterion
-// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
-//          dimension, inputs also stay, step or turn; strided: any strides.
-// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
-//          any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. share: 1 / (number of elements) for a
 //          mean, otherwise 1. A value that is not a probability fails an assertion on the device.
 #include "math/arithmetic.cuh"
@@ -89,44 +82,7 @@ struct smooth_l1_loss_backward : takes<3, 2> {
 // ---- body ----
 #ifndef OP
 #define OP mse_loss
-#endif
-#include "defaults.cuh"
-typedef contiguous_call_of<op::OP> contiguous_call;
-typedef strided_call_of<op::OP, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS)
-criterion_contiguous(const contiguous_call p) {
-  compute_contiguous<op::OP, scalar_t>(p);
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) criterion_strided(const strided_call p) {
-  compute_strided<op::OP, acc_t, DIMS>(p);
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_call_of<op::OP, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-criterion_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_call_of<op::OP, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-criterion_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
-}
-#endif
+typedef op::OP functor;
+#include "pointwise/computed_body.cuh"

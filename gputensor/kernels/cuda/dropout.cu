@@ -50,13 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) dropout_contiguous(const c
     const philox_block bits = random_bits(p.value, block);
 #pragma unroll
     for (int k = 0; k < 4; ++k) kept.at[k] = bits.at[k] >> 11 < p.value[2].low;
-  } else if (is_whole) {
-    kept = load_pack<u8, 4>(p.data[1], first);
   } else {
-#pragma unroll
-    for (u32 k = 0; k < 4; ++k) {
-      kept.at[k] = first + k < p.numel ? load_one<u8>(p.data[1], first + k) : 0;
-    }
+    kept = load_within<u8, 4>(p.data[1], first, p.numel, is_whole);
   }
   if (is_whole) {
     if constexpr (op::OP::draws) store_pack<u8, 4>(p.data[1], first, kept);
@@ -93,16 +88,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) dropout_strided(const stri
 #pragma unroll
   for (u32 k = 0; k < 4; ++k) {
     if (first + k >= p.numel) continue;
-    u32 index = first + k;
-    i64 offset[3] = {0, 0, 0};
-#pragma unroll 1
-    for (int d = 0; d < p.ndim; ++d) {
-      const u32 rest = quotient_of(index, p.dim[d].by);
-      const u32 coordinate = index - rest * p.dim[d].by.size;
-#pragma unroll
-      for (int j = 0; j < 3; ++j) offset[j] += (i64)coordinate * p.dim[d].stride_bytes[j];
-      index = rest;
-    }
+    i64 offset[3] = {};
+    add_offsets(p.dim, p.ndim, first + k, offset);
     u8& mask = *(u8*)(p.data[1] + offset[1]);
     bool is_kept;
     if constexpr (op::OP::draws) {

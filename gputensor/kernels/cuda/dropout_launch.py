@@ -9,12 +9,11 @@ from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
-from . import launch, numbers, variants
-from .launch import Operands
+from . import launch, variants
+from .random_launch import Random, drawn
 
 _CONTIGUOUS, _STRIDED = Struct("<II").pack, Struct("<IiiI4i").pack
 _PARAMS = Struct("<Qd").pack
-_BY_PLACE = (1).to_bytes(4, "little")
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
@@ -30,8 +29,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     is_dense = len(sizes) == 1 and (sizes[0] == 1 or [s[0] for s in walks] == itemsizes)
     name = "CONTIGUOUS" if is_dense else "STRIDED"
 
-    def one(part: Sizes, before: int) -> Dropout:
-        numel, taken = launch.product(part), before % 4
+    def one(part: Sizes, before: int) -> Random:
+        numel = launch.product(part)
         if is_dense:
             tail, defines = _CONTIGUOUS(numel, 0), variants.define(op, of.short, name)
         else:
@@ -39,27 +38,6 @@ def bind(family: str, op: str, layout: Any) -> Any:
             defines = variants.define(op, of.short, name, dims)
             head = _STRIDED(numel, len(part), of.code, 0, *[d.code for d in layout.dtypes], 0)
             tail = head + launch.pack_dims(part, walks, dims)
-        threads = launch.threads_for(numel + taken, 4)
-        return Dropout(
-            "dropout", f"dropout_{name.lower()}", defines,
-            launch.blocks_for(numel + taken, threads * 4), threads, 3,
-            [numbers.EMPTY, numbers.pair(before // 4, taken), numbers.EMPTY], [(0, ~0, _PARAMS)],
-            tail,
-        )  # fmt: skip
+        return drawn("dropout", defines, numel, before, 3, _PARAMS, tail)
 
     return launch.split(sizes, walks, one)
-
-
-class Dropout(launch.Launch):
-    """A launch whose parameters are the seed and counter, and the limit and factor."""
-
-    __slots__ = ()
-
-    def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
-        seed, counter, limit, factor = scalars
-        before = self.values[1]
-        # In a graph, the kernel reads the seed at an address: Note [Random numbers of a graph].
-        if type(seed) is not int:
-            before = before[:12] + _BY_PLACE
-        begin: bytes = self.head(*operands) + numbers.pair(seed, counter) + before
-        return begin + _PARAMS(limit, factor) + self.tail

@@ -1,9 +1,10 @@
 """The families' source texts, and the loaded function of each (family, entry, defines, device).
 
 A family's text is its `.cu` file, in which our `.cuh` files are inlined with `#line` marks, so that
-compiler messages refer to the original files. The part before BODY does not depend on -D. The
-emulator therefore repeats only the part after BODY for each variant. The runtime compiles, caches
-and loads.
+compiler messages refer to the original files. Headers that bodies of several families include name
+their entries `FAMILY_<layout>`, where FAMILY stands for the name of the `.cu` file. The part before
+BODY does not depend on -D. The emulator therefore repeats only the part after BODY for each
+variant. The runtime compiles, caches and loads.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def text(family: str) -> str:
 
 @cache
 def _of_file(family: str) -> str:
-    return "\n".join(_Inliner().lines(f"{family}.cu")) + "\n"
+    return _text(family, _Inliner().lines(f"{family}.cu"))
 
 
 def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
@@ -48,7 +49,11 @@ def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> s
     mark = f'#line {at_line(rest, at)} "{file}"'
     parts = [*[line for head in heads for line in head], *rest[:at], '#line 1 "chain"',
              *functor.splitlines(), mark, *rest[at:]]  # fmt: skip
-    return "\n".join(parts) + "\n"
+    return _text(file.removesuffix(".cu"), parts)
+
+
+def _text(family: str, lines: Sequence[str]) -> str:
+    return "\n".join(lines).replace("FAMILY_", f"{family}_") + "\n"
 
 
 def at_line(lines: list[str], at: int) -> int:

@@ -113,14 +113,6 @@ struct var {  // composite
 
 }  // namespace op
 
-// The segment [begin, end) of units of a thread's block.
-struct moments_segment { u32 begin, end; };
-
-template <class P> DEVICE moments_segment segment_of(const P& p, const reduce_position& at) {
-  const u32 begin = at.segment * p.per_segment;
-  return {begin, p.count - begin < p.per_segment ? p.count : begin + p.per_segment};
-}
-
 // The number of elements before unit `unit` of rows.
 template <int PACK, class P> DEVICE u32 elements_before(const P& p, u32 unit) {
   const u32 row = p.reduced_dims > 1 ? quotient_of(unit, p.reduced[0].by) : 0;
@@ -178,8 +170,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_rows(const mome
   __shared__ acc_t shared[THREADS];
   __shared__ real_t shared_terms[THREADS];
   const reduce_position at = reduce_locate(p.walk);
-  const moments_segment own = segment_of(p.walk, at);
-  const bool is_there = at.output < p.walk.outputs;
+  const segment_units own = units_of(p.walk, at.segment);
+  const bool is_there = at.row < p.walk.outputs;
   const char* const in = p.walk.data[1] + at.in_offset;
   const u32 begin = own.begin + at.lane;
   const real_t count = elements_before<PACK>(p.walk, own.end) -
@@ -205,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_rows(const mome
   const real_t second = reduce_lanes<moments_sum>(
       p.walk, at, fold<moments_sum, CHAINS * PACK>(y[0]), shared_terms);
   if (at.lane || !is_there) return;
-  moments_write<op::OP, scalar_t>(p, at, at.output, at.out_offset, state_t{first, count, second});
+  moments_write<op::OP, scalar_t>(p, at, at.row, at.out_offset, state_t{first, count, second});
 }
 #endif
 
@@ -215,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_columns(const m
   __shared__ real_t shared_terms[THREADS * PACK];
   const reduce_position at = reduce_locate(p.walk);
   const reduce_columns_of columns = locate_columns<PACK>(p.walk, at);
-  const moments_segment own = segment_of(p.walk, at);
+  const segment_units own = units_of(p.walk, at.segment);
   const char* const in = p.walk.data[1] + at.in_offset;
   const u32 begin = own.begin + at.lane;
   const real_t count = own.end - own.begin;
@@ -265,8 +257,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_strided(const m
   __shared__ acc_t shared[THREADS];
   __shared__ real_t shared_terms[THREADS];
   const reduce_position at = reduce_locate(p.walk);
-  const moments_segment own = segment_of(p.walk, at);
-  const bool is_there = at.output < p.walk.outputs;
+  const segment_units own = units_of(p.walk, at.segment);
+  const bool is_there = at.row < p.walk.outputs;
   const char* const in = p.walk.data[1] + at.in_offset;
   const u32 begin = own.begin + at.lane;
   const real_t count = own.end - own.begin;
@@ -289,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_strided(const m
   const real_t second =
       reduce_lanes<moments_sum>(p.walk, at, fold<moments_sum, STRIDED_UNROLL>(y), shared_terms);
   if (at.lane || !is_there) return;
-  moments_write<op::OP, scalar_t>(p, at, at.output, at.out_offset, state_t{first, count, second});
+  moments_write<op::OP, scalar_t>(p, at, at.row, at.out_offset, state_t{first, count, second});
 }
 #endif
 
@@ -303,14 +295,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moments_parts(const mom
   __shared__ state_t shared[THREADS];
   const reduce_position at = reduce_locate(p.walk);
   state_t x = op::OP::empty<state_t>();
-  if (at.output < p.walk.outputs) {
-    const state_t* const parts = (const state_t*)p.parts + (u64)at.output * p.all_segments;
+  if (at.row < p.walk.outputs) {
+    const state_t* const parts = (const state_t*)p.parts + (u64)at.row * p.all_segments;
     const u32 lanes = 1u << p.walk.lane_bits;
 #pragma unroll 4
     for (u32 c = at.lane; c < p.all_segments; c += lanes) x = merged::combine(x, parts[c]);
   }
   x = reduce_lanes<merged>(p.walk, at, x, shared);
-  if (at.lane || at.output >= p.walk.outputs) return;
-  moments_write<op::OP, scalar_t>(p, at, at.output, at.out_offset, x);
+  if (at.lane || at.row >= p.walk.outputs) return;
+  moments_write<op::OP, scalar_t>(p, at, at.row, at.out_offset, x);
 }
 #endif

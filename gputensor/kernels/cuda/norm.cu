@@ -111,30 +111,15 @@ template <class scalar, class acc> struct norm_row {
   }
   // Pack k. Elements after the row's end are 0.
   DEVICE void read(const char* data, bool is_aligned, u32 k, acc (&x)[PACK]) const {
-    if (is_aligned && (k + 1) * PACK <= count) {
-      const pack<scalar, PACK> loaded = load_pack<scalar, PACK>(data, k * PACK);
+    const auto loaded = load_within<scalar, PACK>(data, k * PACK, count, is_aligned);
 #pragma unroll
-      for (int e = 0; e < PACK; ++e) x[e] = cast<acc>(loaded.at[e]);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        const u32 c = k * PACK + e;
-        x[e] = c < count ? cast<acc>(load_one<scalar>(data, c)) : (acc)0;
-      }
-    }
+    for (int e = 0; e < PACK; ++e) x[e] = cast<acc>(loaded.at[e]);
   }
   DEVICE void write(char* data, bool is_aligned, u32 k, const acc (&x)[PACK]) const {
     pack<scalar, PACK> made;
 #pragma unroll
     for (int e = 0; e < PACK; ++e) made.at[e] = cast<scalar>(x[e]);
-    if (is_aligned && (k + 1) * PACK <= count) {
-      store_pack<scalar, PACK>(data, k * PACK, made);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        if (k * PACK + e < count) store_one(data, k * PACK + e, made.at[e]);
-      }
-    }
+    store_within(data, k * PACK, count, is_aligned, made);
   }
   // Call f(chain, pack number, packs) for each pack of this lane; packs take turns in CHAINS. held:
   // the packs of up to two operands, which stay in registers if is_held. Otherwise read(pack

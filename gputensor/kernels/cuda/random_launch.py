@@ -35,25 +35,32 @@ def bind(family: str, op: str, layout: Any) -> Any:
         of, numel = of.to_real, 2 * numel
     if not of.is_floating_point and op not in variants.whole():
         raise errors.no_cuda_kernel(op, of)
-    scalar = variants.random_scalar(of)
-    defines = variants.define(op, scalar, "CONTIGUOUS")
+    defines = variants.define(op, variants.random_scalar(of), "CONTIGUOUS")
     pack = packer(op)
 
-    def one(sizes: tuple[int, ...], before: int) -> launch.Launch:
-        numel, taken = sizes[0], before % 4
-        threads = launch.threads_for(numel + taken, 4)
-        values = [numbers.EMPTY, numbers.pair(before // 4, taken), numbers.EMPTY]
-        return Random(
-            "random", "random_contiguous", defines,
-            launch.blocks_for(numel + taken, threads * 4), threads, 1, values, [(0, ~0, pack)],
-            _TAIL(numel, 0),
-        )  # fmt: skip
+    def one(sizes: tuple[int, ...], before: int) -> Random:
+        return drawn("random", defines, sizes[0], before, 1, pack, _TAIL(sizes[0], 0))
 
     return launch.split((numel,), [(of.itemsize,)], one)
 
 
+def drawn(
+    family: str, defines: variants.Defines, numel: int, before: int, operands: int, pack: Any,
+    tail: bytes,
+) -> Random:  # fmt: skip
+    """Return a launch for `numel` elements. before: the number of elements of earlier launches of
+    the call. pack: packs the last two scalars."""
+    taken = before % 4
+    threads = launch.threads_for(numel + taken, 4)
+    return Random(
+        family, f"{family}_{defines['LAYOUT'].lower()}", defines,
+        launch.blocks_for(numel + taken, threads * 4), threads, operands,
+        [numbers.EMPTY, numbers.pair(before // 4, taken), numbers.EMPTY], [(0, ~0, pack)], tail,
+    )  # fmt: skip
+
+
 class Random(launch.Launch):
-    """A launch whose parameters are the seed and counter, and the distribution's two parameters."""
+    """A launch whose parameters are the seed and counter, and the operator's two parameters."""
 
     __slots__ = ()
 

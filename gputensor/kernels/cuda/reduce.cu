@@ -20,26 +20,15 @@
 #include "reducing.cuh"
 
 // Sums of integers are int64. Other types are summed in their arithmetic type.
-template <class T> struct sum_type { typedef typename acc_of<T>::type type; };
-template <> struct sum_type<b8> { typedef i64 type; };
-template <> struct sum_type<u8> { typedef i64 type; };
-template <> struct sum_type<i8> { typedef i64 type; };
-template <> struct sum_type<u16> { typedef i64 type; };
-template <> struct sum_type<i16> { typedef i64 type; };
-template <> struct sum_type<u32> { typedef i64 type; };
-template <> struct sum_type<i32> { typedef i64 type; };
-template <> struct sum_type<u64> { typedef i64 type; };
+template <class T, bool IS_WHOLE = is_integer<T> || same<T, b8>> struct sum_type {
+  typedef i64 type;
+};
+template <class T> struct sum_type<T, false> { typedef typename acc_of<T>::type type; };
 
-template <class T> struct lowest;  // below or equal to every value
-template <> struct lowest<i32> { static constexpr i32 value = -0x7fffffff - 1; };
-template <> struct lowest<u32> { static constexpr u32 value = 0; };
-template <> struct lowest<i64> { static constexpr i64 value = -0x7fffffffffffffffll - 1; };
-template <> struct lowest<u64> { static constexpr u64 value = 0; };
-template <class T> struct highest;
-template <> struct highest<i32> { static constexpr i32 value = 0x7fffffff; };
-template <> struct highest<u32> { static constexpr u32 value = 0xffffffff; };
-template <> struct highest<i64> { static constexpr i64 value = 0x7fffffffffffffffll; };
-template <> struct highest<u64> { static constexpr u64 value = ~0ull; };
+// The least and the largest integer of an arithmetic type.
+template <class T> constexpr T lowest =
+    is_signed_integer<T> ? (T)((u64)1 << (8 * sizeof(T) - 1)) : (T)0;
+template <class T> constexpr T highest = (T)~lowest<T>;
 
 // The absolute value of an element; real.
 template <class acc, class scalar> DEVICE acc magnitude(scalar x) {
@@ -80,7 +69,7 @@ struct amax {
     if constexpr (is_real<acc>) {
       return (acc)-1 / (acc)0;
     } else {
-      return lowest<acc>::value;
+      return lowest<acc>;
     }
   }
   template <class acc> static DEVICE acc combine(acc a, acc b) {
@@ -94,7 +83,7 @@ struct amin : amax {
     if constexpr (is_real<acc>) {
       return (acc)1 / (acc)0;
     } else {
-      return highest<acc>::value;
+      return highest<acc>;
     }
   }
   template <class acc> static DEVICE acc combine(acc a, acc b) {
@@ -138,26 +127,17 @@ struct nansum : sum {
 };
 
 // norm_*: norms of vectors; _ENDS in reduce_launch.py names the functors of their partial results.
-struct norm_least : amin {  // composite
+// OP over absolute values.
+template <class OP> struct of_magnitudes : OP {
   template <class scalar> using types = types_of_norm<scalar>;
   template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
     return magnitude<acc>(x);
   }
 };
 
-struct norm_most : amax {  // composite
-  template <class scalar> using types = types_of_norm<scalar>;
-  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
-    return magnitude<acc>(x);
-  }
-};
-
-struct norm_one : sum {  // composite
-  template <class scalar> using types = types_of_norm<scalar>;
-  template <class acc, class scalar> static DEVICE acc take(scalar x, u64) {
-    return magnitude<acc>(x);
-  }
-};
+struct norm_least : of_magnitudes<amin> {};  // composite
+struct norm_most : of_magnitudes<amax> {};   // composite
+struct norm_one : of_magnitudes<sum> {};     // composite
 
 struct norm_power_end : sum {  // composite
   template <class acc> static DEVICE acc finish(acc x, u64 order) {
@@ -229,8 +209,8 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* shared) {
   x = reduce_lanes<O>(p, at, x, shared);
-  if (at.lane || at.output >= p.outputs) return;
-  reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.output, at.out_offset, x);
+  if (at.lane || at.row >= p.outputs) return;
+  reduce_write<O, partial>(p, (u64)at.segment * p.outputs + at.row, at.out_offset, x);
 }
 
 // ---- body ----
@@ -257,11 +237,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_rows(const reduc
   reduce_t x[CHAINS][PACK];
 #pragma unroll
   for (int e = 0; e < CHAINS * PACK; ++e) x[e / PACK][e % PACK] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (at.row < p.outputs) {
+    const segment_units own = units_of(p, at.segment);
     reduce_packs<scalar_t, op::OP, true>(
-        p, p.data[1] + at.in_offset, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, own.begin + at.lane, own.end, x,
         [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, CHAINS * PACK>(x[0]), shared);
@@ -273,26 +252,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 reduce_columns(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS * PACK];
   const reduce_position at = reduce_locate(p);
-  const reduce_columns_of own = locate_columns<PACK>(p, at);
+  const reduce_columns_of columns = locate_columns<PACK>(p, at);
   reduce_t x[PACK];
 #pragma unroll
   for (int e = 0; e < PACK; ++e) x[e] = op::OP::identity<reduce_t>();
-  if (own.here) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (columns.here) {
+    const segment_units own = units_of(p, at.segment);
     reduce_column_packs<scalar_t, op::OP, true>(
-        p, p.data[1] + at.in_offset, own.here, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, columns.here, own.begin + at.lane, own.end, x,
         [&](scalar_t given, int) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_column_lanes<op::OP>(p, at, x, shared);
-  if (at.lane || !own.here) return;
+  if (at.lane || !columns.here) return;
   // In shared memory, because registers cannot be indexed by a variable.
 #pragma unroll
   for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
 #pragma unroll 1
-  for (u32 e = 0; e < own.here; ++e) {
+  for (u32 e = 0; e < columns.here; ++e) {
     reduce_write<op::OP, partial_t>(
-        p, (u64)at.segment * p.all_outputs + own.row * p.run + own.column + e,
+        p, (u64)at.segment * p.all_outputs + columns.row * p.run + columns.column + e,
         at.out_offset + e * p.out_step, shared[e * THREADS + threadIdx.x]);
   }
 }
@@ -305,11 +283,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
-    const u32 begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+  if (at.row < p.outputs) {
+    const segment_units own = units_of(p, at.segment);
     reduce_elements<scalar_t, op::OP>(
-        p, p.data[1] + at.in_offset, begin + at.lane, end, x,
+        p, p.data[1] + at.in_offset, own.begin + at.lane, own.end, x,
         [&](scalar_t given) { return op::OP::take<reduce_t>(given, p.number); });
   }
   reduce_finish<op::OP, partial_t>(p, at, fold<op::OP, STRIDED_UNROLL>(x), shared);
@@ -324,15 +301,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduc
   reduce_t x[STRIDED_UNROLL];
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) x[k] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
+  if (at.row < p.outputs) {
     const char* in = p.data[1] + at.in_offset;
-    const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
-    for (u32 c = begin + at.lane; c < end; c += lanes * STRIDED_UNROLL) {
+    const segment_units own = units_of(p, at.segment);
+    const u32 lanes = 1u << p.lane_bits;
+    for (u32 c = own.begin + at.lane; c < own.end; c += lanes * STRIDED_UNROLL) {
       scalar_t loaded[STRIDED_UNROLL];
       u32 along[STRIDED_UNROLL];
       i64 offset[STRIDED_UNROLL];
-      const u32 count = reduce_units(p, c, lanes, end, along, offset);
+      const u32 count = reduce_units(p, c, lanes, own.end, along, offset);
       fetch<true>(in, offset, p.in_code, p.common, loaded);
 #pragma unroll
       for (int k = 0; k < STRIDED_UNROLL; ++k) {

@@ -41,51 +41,29 @@ struct reduce_chain_params {
   dimension<operands::count> reduced[DIMS];
 };
 
-// Add the byte offsets of position `index` in these dimensions. Returns its index along the first.
-template <int N, int M>
-DEVICE u32 add_offsets(const dimension<M>* dims, i32 count, u32 index, i64 (&offset)[N]) {
-  u32 along = index;
-#pragma unroll 1
-  for (int d = 0; d < count; ++d) {
-    const u32 rest = quotient_of(index, dims[d].by);
-    const u32 coordinate = d + 1 < count ? index - rest * dims[d].by.size : index;
-    if (d == 0) along = coordinate;
-#pragma unroll
-    for (int j = 0; j < N; ++j) offset[j] += coordinate * dims[d].stride_bytes[j];
-    index = rest;
-  }
-  return along;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 reduce_chain(const __grid_constant__ reduce_chain_params p) {
   constexpr int N = operands::count, V = operands::unit, U = operands::unroll;
   __shared__ reduce_t shared[THREADS];
-  const u32 group = quotient_of(blockIdx.x, p.segments), t = threadIdx.x;
-  reduce_position at;
-  at.segment = blockIdx.x - group * p.segments.size;
-  at.lane = p.lanes_are_adjacent ? t & ((1u << p.lane_bits) - 1) : t >> p.slot_bits;
-  at.output = (group << p.slot_bits) +
-              (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
+  reduce_position at = {place_of(p)};
   i64 place[N] = {};
-  add_offsets(p.kept, p.kept_dims, at.output < p.outputs ? at.output : 0, place);
+  add_offsets(p.kept, p.kept_dims, at.row < p.outputs ? at.row : 0, place);
   at.out_offset = place[0];
-  at.in_offset = 0;
   reduce_t x[CHAINS * V];
 #pragma unroll
   for (int e = 0; e < CHAINS * V; ++e) x[e] = op::OP::identity<reduce_t>();
-  if (at.output < p.outputs) {
+  if (at.row < p.outputs) {
     const chain_body<op::CHAIN, reduce_chain_params> body{p};
-    const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
-    const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
+    const segment_units own = units_of(p, at.segment);
+    const u32 lanes = 1u << p.lane_bits;
 #pragma unroll 1
-    for (u32 c = begin + at.lane; c < end; c += lanes * U) {
+    for (u32 c = own.begin + at.lane; c < own.end; c += lanes * U) {
       u32 along[U], count = 0;
       i64 offset[U][N];
       bool are_whole = true;
 #pragma unroll
       for (int k = 0; k < U; ++k) {
-        const bool is_there = c + k * lanes < end;
+        const bool is_there = c + k * lanes < own.end;
         count += is_there;
 #pragma unroll
         for (int j = 0; j < N; ++j) offset[k][j] = place[j];
@@ -125,9 +103,9 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
 #if ROW_OPERANDS
   // A launch that writes partial results is a separate variant.
   const reduce_t total = reduce_lanes<op::OP>(p, at, fold<op::OP, CHAINS * V>(x), shared);
-  if (at.lane || at.output >= p.outputs) return;
+  if (at.lane || at.row >= p.outputs) return;
   i64 offset[reduce_chain_params::all] = {};
-  add_offsets(p.kept, p.kept_dims, at.output, offset);
+  add_offsets(p.kept, p.kept_dims, at.row, offset);
   char* after[ROW_OPERANDS];
 #pragma unroll
   for (int j = 0; j < ROW_OPERANDS; ++j) after[j] = p.data[N + j] + offset[N + j];

@@ -15,7 +15,7 @@ from ... import runtime
 from ...core.dtype import STORED, dtype
 from ...core.geometry import Sizes
 from . import chain_source, launch, module, numbers, variants
-from .chain_launch import MAX_PARAMS_BYTES, Packer
+from .chain_launch import MAX_PARAMS_BYTES, ByAlignment, Packer, kinds_of
 from .chain_source import Body
 from .division import divider
 from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
@@ -45,76 +45,57 @@ class Walks(NamedTuple):
     of_reduced: list[Sizes]
 
 
-class ChainStage:
-    """One launch of a chain with a reduction. stage: the corresponding launch of the unfused
-    reduction, which determines the order of additions."""
+def _launches(
+    stage: Stage, body: Body, packing: list[Packer], out: dtype, walks: Walks, common: int,
+    divide_by: int, after: Epilogue | None,
+) -> ByAlignment:  # fmt: skip
+    """Make the launches of one stage of a chain with a reduction. stage: the corresponding stage of
+    the unfused reduction, which determines the order of additions."""
+    family = module.keep(_text(body, after))
+    given, inputs = body.dtypes[0], body.dtypes[1:]
+    layout = stage.defines["LAYOUT"]
+    pack = PACK_BYTES // given.itemsize if layout == "ROWS" else 1
+    chains = {"ROWS": max(4 // pack, 1), "COLUMNS": 1, "STRIDED": 4}[layout]
+    kept, reduced, of_kept, of_reduced = walks
+    more = [] if after is None else after.strides
+    inner, run = [s[0] if s else 0 for s in of_reduced], 0
+    if layout == "ROWS":
+        run = reduced[0]
+        reduced = (blocks_for(run, pack), *reduced[1:])
+        of_reduced = [(s[0] * pack, *s[1:]) for s in of_reduced]
+    outputs = product(kept)
+    groups = blocks_for(outputs, 1 << stage.slot_bits)
+    values = [numbers.EMPTY] * max(1, len(packing))
+    count, dims = 1 + len(inputs), variants.FEW_DIMS
+    tail = _FIELDS(
+        divide_by, outputs, product(reduced), stage.per_segment,
+        stage.lane_bits, stage.slot_bits, stage.is_adjacent,
+        stage.segments > 1, out.code, given.code, common, len(kept), len(reduced), run,
+        outputs, 0, *divider(stage.segments),
+    ) + Struct(f"<{count}q").pack(*inner)  # fmt: skip
+    tail += pack_dims(kept, [*of_kept, *more], dims) + pack_dims(reduced, of_reduced, dims)
+    types = [variants.storage(d) for d in (given, *inputs)]
+    kinds = kinds_of(inner[1:], inputs)
 
-    __slots__ = ("aligned", "unaligned", "running")
-    aligned: launch.Launch
-    unaligned: launch.Launch
-    running: list[int]
+    def bound(widths: list[int]) -> launch.Launch:
+        defines = variants.define(
+            stage.defines["OP"], stage.defines["SCALAR"], "CHAIN", dims
+        ) | {
+            "CHAIN": chain_source.NAME, "TYPES": ",".join(types), "CHAINS": str(chains),
+            "KINDS": ",".join(["RUNS", *kinds]), "WIDTHS": ",".join(map(str, [1, *widths])),
+            "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL), "OUTPUTS": "1",
+            "NUMBERS": str(len(values)),
+        } | ({"ROW_OPERANDS": str(len(more))} if more else {})  # fmt: skip
+        return launch.Launch(
+            family, ENTRY, defines, groups * stage.segments, THREADS, count + len(more),
+            values, packing, tail,
+        )  # fmt: skip
 
-    def __init__(
-        self, stage: Stage, body: Body, packing: list[Packer], out: dtype, walks: Walks,
-        common: int, divide_by: int, after: Epilogue | None,
-    ) -> None:  # fmt: skip
-        family = module.keep(_text(body, after))
-        given, inputs = body.dtypes[0], body.dtypes[1:]
-        layout = stage.defines["LAYOUT"]
-        pack = PACK_BYTES // given.itemsize if layout == "ROWS" else 1
-        chains = {"ROWS": max(4 // pack, 1), "COLUMNS": 1, "STRIDED": 4}[layout]
-        kept, reduced, of_kept, of_reduced = walks
-        more = [] if after is None else after.strides
-        inner, run = [s[0] if s else 0 for s in of_reduced], 0
-        if layout == "ROWS":
-            run = reduced[0]
-            reduced = (blocks_for(run, pack), *reduced[1:])
-            of_reduced = [(s[0] * pack, *s[1:]) for s in of_reduced]
-        outputs = product(kept)
-        groups = blocks_for(outputs, 1 << stage.slot_bits)
-        values = [numbers.EMPTY] * max(1, len(packing))
-        count, dims = 1 + len(inputs), variants.FEW_DIMS
-        tail = _FIELDS(
-            divide_by, outputs, product(reduced), stage.per_segment,
-            stage.lane_bits, stage.slot_bits, stage.is_adjacent,
-            stage.segments > 1, out.code, given.code, common, len(kept), len(reduced), run,
-            outputs, 0, *divider(stage.segments),
-        ) + Struct(f"<{count}q").pack(*inner)  # fmt: skip
-        tail += pack_dims(kept, [*of_kept, *more], dims) + pack_dims(reduced, of_reduced, dims)
-        types = [variants.storage(d) for d in (given, *inputs)]
-        kinds = [
-            "RUNS" if x == d.itemsize else "STEPS" if x else "STAYS"
-            for x, d in zip(inner[1:], inputs)
-        ]
-
-        def bound(widths: list[int]) -> launch.Launch:
-            defines = variants.define(
-                stage.defines["OP"], stage.defines["SCALAR"], "CHAIN", dims
-            ) | {
-                "CHAIN": chain_source.NAME, "TYPES": ",".join(types), "CHAINS": str(chains),
-                "KINDS": ",".join(["RUNS", *kinds]), "WIDTHS": ",".join(map(str, [1, *widths])),
-                "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL), "OUTPUTS": "1",
-                "NUMBERS": str(len(values)),
-            } | ({"ROW_OPERANDS": str(len(more))} if more else {})  # fmt: skip
-            return launch.Launch(
-                family, ENTRY, defines, groups * stage.segments, THREADS, count + len(more),
-                values, packing, tail,
-            )  # fmt: skip
-
-        self.unaligned = bound([1] * len(inputs))
-        widths = [
-            _width(pack, d.itemsize, (*a, *b)) if kind == "RUNS" else 1
-            for d, kind, a, b in zip(inputs, kinds, of_kept[1:], of_reduced[1:])
-        ]
-        self.aligned = bound(widths) if max(widths, default=1) > 1 else self.unaligned
-        self.running = [n for n, width in enumerate(widths, 1) if width > 1]
-
-    def __call__(
-        self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any]
-    ) -> None:  # fmt: skip
-        is_aligned = not any([addresses[n] & 15 for n in self.running])
-        one = self.aligned if is_aligned else self.unaligned
-        one(device_index, tuple(addresses), tuple(scalars))
+    widths = [
+        _width(pack, d.itemsize, (*a, *b)) if kind == "RUNS" else 1
+        for d, kind, a, b in zip(inputs, kinds, of_kept[1:], of_reduced[1:])
+    ]
+    return ByAlignment(bound, widths, 1)
 
 
 class ChainReduce:
@@ -122,8 +103,8 @@ class ChainReduce:
     combine. The last launch runs the epilogue."""
 
     __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
-    first: ChainStage | None
-    last: ChainStage | None
+    first: ByAlignment | None
+    last: ByAlignment | None
 
     def __init__(
         self, plain: Reduce, body: Body, packing: list[Packer], out: dtype, shape: Sizes,
@@ -138,10 +119,10 @@ class ChainReduce:
         stage, last = plain.stages[0][2], plain.last
         here = after if last is None else None
         if body.steps or last is None:
-            self.first = ChainStage(stage, body, packing, out, walks, common, count, here)
+            self.first = _launches(stage, body, packing, out, walks, common, count, here)
         if last is not None and after is not None:
             of = _OF_PARTIALS[last.defines["SCALAR"]]
-            self.last = ChainStage(
+            self.last = _launches(
                 last, Body((of,), (), (0,)), packing, out, _of_workspace(plain, walks), common,
                 count, after,
             )  # fmt: skip

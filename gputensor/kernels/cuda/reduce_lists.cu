@@ -51,7 +51,7 @@ reduce_lists(const __grid_constant__ reduce_lists_params p) {
   reduce_t x[CHAINS * V];
 #pragma unroll
   for (int e = 0; e < CHAINS * V; ++e) x[e] = op::OP::identity<reduce_t>();
-  if (at.output == 0) {
+  if (at.row == 0) {
     const chain_body<op::CHAIN, reduce_lists_params> body{p};
     const bool is_aligned = ((u64)in & 15) == 0;
     const u32 begin = segment * per_segment;

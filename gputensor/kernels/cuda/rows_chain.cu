@@ -49,17 +49,7 @@ struct rows_walk {
     row = (blockIdx.x << p.slot_bits) + (threadIdx.x >> p.lane_bits);
 #pragma unroll
     for (int j = 0; j < rows_chain_params::all; ++j) at[j] = p.data[j];
-    u32 index = row < p.rows ? row : 0;
-#pragma unroll 1
-    for (u32 d = 0; d < p.ndim; ++d) {
-      const u32 rest = quotient_of(index, p.dim[d].by);
-      const u32 coordinate = index - rest * p.dim[d].by.size;
-#pragma unroll
-      for (int j = 0; j < rows_chain_params::all; ++j) {
-        at[j] += coordinate * p.dim[d].stride_bytes[j];
-      }
-      index = rest;
-    }
+    add_offsets(p.dim, p.ndim, row < p.rows ? row : 0, at);
   }
 
   DEVICE u32 units() const {

@@ -6,14 +6,12 @@ The order of additions and the lanes of each reduction are those of reduce_launc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
 from . import chain_source, launch, module, numbers, rows_source, variants
-from .chain_launch import MAX_PARAMS_BYTES, Packer
+from .chain_launch import MAX_PARAMS_BYTES, ByAlignment, Packer, kinds_of
 from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
 from .reduce_launch import Reduce, Stage
@@ -43,27 +41,10 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
     return lane_bits, launch.bits_for(THREADS) - lane_bits
 
 
-@dataclass(slots=True, eq=False)
-class ChainRows:
-    """The launches of a program, for aligned and for unaligned operands. running: the operands
-    whose alignment is tested."""
-
-    aligned: launch.Launch
-    unaligned: launch.Launch
-    running: list[int]
-
-    def __call__(
-        self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any] = ()
-    ) -> None:
-        is_aligned = not any([addresses[n] & 15 for n in self.running])
-        one = self.aligned if is_aligned else self.unaligned
-        one(device_index, tuple(addresses), tuple(scalars))
-
-
 def bind(
     program: Program, packing: list[Packer], lanes: Lanes, itemsize: int, shape: Sizes,
     strides: list[Sizes],
-) -> ChainRows | None:  # fmt: skip
+) -> ByAlignment | None:  # fmt: skip
     """Bind a program. Return None if a kernel cannot take all operands.
 
     lanes: the lanes of the reductions. itemsize: the element size of their operands in bytes.
@@ -83,9 +64,7 @@ def bind(
         return None
     pack = PACK_BYTES // itemsize
     inner = [s[0] for s in strides[:count]]
-    kinds = [
-        "RUNS" if x == d.itemsize else "STEPS" if x else "STAYS" for x, d in zip(inner, operands)
-    ]
+    kinds = kinds_of(inner, operands)
     if kinds[:stored] != ["RUNS"] * stored:
         return None
     family = module.keep(rows_source.text(program))
@@ -113,5 +92,4 @@ def bind(
         _width(pack, d.itemsize, (pack * d.itemsize, *s[1:])) if kind == "RUNS" else 1
         for d, kind, s in zip(operands, kinds, strides)
     ]
-    running = [n for n, width in enumerate(widths) if width > 1]
-    return ChainRows(bound(widths), bound([1] * count), running)
+    return ByAlignment(bound, widths)

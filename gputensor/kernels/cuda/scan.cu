@@ -12,7 +12,7 @@
 // Error    bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
 #include "math/arithmetic.cuh"
 #include "launch.cuh"
-#include "pointwise/strided.cuh"
+#include "lanes.cuh"
 
 constexpr int ITEMS = 4;
 
@@ -182,28 +182,18 @@ typedef op::OP::types<scalar_t>::acc scan_t;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) scan_strided(const scan_params<DIMS> p) {
   __shared__ scan_t shared[THREADS];
-  const u32 group = quotient_of(blockIdx.x, p.segments);
-  const u32 segment = blockIdx.x - group * p.segments.size, t = threadIdx.x;
-  const u32 lanes = 1u << p.lane_bits, slots = 1u << p.slot_bits;
+  const lane_place place = place_of(p);
+  const u32 segment = place.segment;
   scan_lane<scan_t> at;
-  at.lanes = lanes;
+  at.lanes = 1u << p.lane_bits;
   at.shared = shared;
-  at.lane = p.lanes_are_adjacent ? t & (lanes - 1) : t >> p.slot_bits;
-  at.apart = p.lanes_are_adjacent ? 1 : slots;
-  at.last = t + (lanes - 1 - at.lane) * at.apart;
-  const u32 row = group * slots + (p.lanes_are_adjacent ? t >> p.lane_bits : t & (slots - 1));
-  const bool is_there = row < p.rows;
-  i64 offset[3] = {0, 0, 0};
-  u32 index = is_there ? row : 0;
-#pragma unroll(DIMS <= 8 ? DIMS : 1)
-  for (int d = 0; d < DIMS; ++d) {
-    if (d >= (int)p.ndim) break;
-    const u32 rest = quotient_of(index, p.dim[d].by);
-    const u32 coordinate = index - rest * p.dim[d].by.size;
-#pragma unroll
-    for (int k = 0; k < 3; ++k) offset[k] += coordinate * p.dim[d].stride_bytes[k];
-    index = rest;
-  }
+  at.lane = place.lane;
+  at.apart = p.lanes_are_adjacent ? 1 : 1u << p.slot_bits;
+  at.last = threadIdx.x + (at.lanes - 1 - at.lane) * at.apart;
+  const bool is_there = place.row < p.rows;
+  const u32 row = is_there ? place.row : 0;
+  i64 offset[3] = {};
+  add_offsets<DIMS>(p.dim, p.ndim, row, offset);
   const char* in = p.data[2] + offset[2];
   const auto load = [&](u32 c) {
     const scalar_t x = *(const scalar_t*)(in + (i64)c * p.along_bytes[2]);
@@ -214,14 +204,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) scan_strided(const scan
     scan_write<scalar_t>(p.data[0] + offset[0] + (i64)c * p.along_bytes[0],
                          p.data[1] + offset[1] + (i64)c * p.along_bytes[1], x);
   };
-  scan_t* totals = (scan_t*)p.totals + (u64)(is_there ? row : 0) * p.segments.size;
+  scan_t* totals = (scan_t*)p.totals + (u64)row * p.segments.size;
   scan_t carry = op::OP::identity<scan_t>();
   if (!p.writes_totals) {
     carry = scan_tiles<op::OP>(carry, 0, segment, at, [&](u32 c) { return totals[c]; },
                                [](u32, const scan_t&) {});
   }
-  const u32 begin = segment * p.per_segment;
-  const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
-  carry = scan_tiles<op::OP>(carry, begin, end, at, load, store);
+  const segment_units own = units_of(p, segment);
+  carry = scan_tiles<op::OP>(carry, own.begin, own.end, at, load, store);
   if (p.writes_totals && is_there && at.lane == 0) totals[segment] = carry;
 }

@@ -81,31 +81,16 @@ template <int MAX_DIMS> struct softmax_params {
 };
 
 // The position of a thread: `lane` of row `row`, and the row's begin in each operand.
-template <int OPERANDS> struct softmax_place {
-  u32 lane, lanes, row;
+template <int OPERANDS> struct softmax_place : lane_place {
+  u32 lanes;
   char* data[OPERANDS];
 };
 
 template <int OPERANDS, class P> DEVICE softmax_place<OPERANDS> softmax_locate(const P& p) {
-  constexpr int dims = P::dims;
-  const u32 t = threadIdx.x;
-  softmax_place<OPERANDS> at;
-  at.lanes = 1u << p.lane_bits;
-  at.lane = p.lanes_are_adjacent ? t & (at.lanes - 1) : t >> p.slot_bits;
-  at.row = (blockIdx.x << p.slot_bits) +
-           (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
+  softmax_place<OPERANDS> at = {place_in(p, blockIdx.x), 1u << p.lane_bits};
 #pragma unroll
   for (int k = 0; k < OPERANDS; ++k) at.data[k] = p.data[k];
-  u32 index = at.row < p.rows ? at.row : 0;
-#pragma unroll(dims <= 8 ? dims : 1)
-  for (int d = 0; d < dims; ++d) {
-    if (d >= (int)p.ndim) break;
-    const u32 rest = quotient_of(index, p.dim[d].by);
-    const u32 coordinate = index - rest * p.dim[d].by.size;
-#pragma unroll
-    for (int k = 0; k < OPERANDS; ++k) at.data[k] += coordinate * p.dim[d].stride_bytes[k];
-    index = rest;
-  }
+  add_offsets<P::dims>(p.dim, p.ndim, at.row < p.rows ? at.row : 0, at.data);
   return at;
 }
 
@@ -136,18 +121,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const auto read = [&](u32 k, acc_t (&x)[PACK][INPUTS]) {
 #pragma unroll
     for (int i = 0; i < INPUTS; ++i) {
-      if (is_aligned && (k + 1) * PACK <= count) {
-        const pack<scalar_t, PACK> loaded = load_pack<scalar_t, PACK>(at.data[i + 1], k * PACK);
+      const auto loaded = load_within<scalar_t, PACK>(
+          at.data[i + 1], k * PACK, count, is_aligned, cast<scalar_t>(op::OP::filler<acc_t>()));
 #pragma unroll
-        for (int e = 0; e < PACK; ++e) x[e][i] = cast<acc_t>(loaded.at[e]);
-      } else {
-#pragma unroll
-        for (int e = 0; e < PACK; ++e) {
-          const u32 c = k * PACK + e;
-          x[e][i] = c < count ? cast<acc_t>(load_one<scalar_t>(at.data[i + 1], c))
-                              : op::OP::filler<acc_t>();
-        }
-      }
+      for (int e = 0; e < PACK; ++e) x[e][i] = cast<acc_t>(loaded.at[e]);
     }
   };
   const auto write = [&](u32 k, const acc_t (&x)[PACK][INPUTS], acc_t top, acc_t total) {
@@ -155,14 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int e = 0; e < PACK; ++e)
       made.at[e] = cast<scalar_t>(op::OP::result<acc_t>(x[e], top, total));
-    if (is_aligned && (k + 1) * PACK <= count) {
-      store_pack<scalar_t, PACK>(at.data[0], k * PACK, made);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        if (k * PACK + e < count) store_one(at.data[0], k * PACK + e, made.at[e]);
-      }
-    }
+    store_within(at.data[0], k * PACK, count, is_aligned, made);
   };
 
   const u32 whole = (p.count + PACK - 1) / PACK;

@@ -1,11 +1,4 @@
 // out[i] = op::OP(self[i], second[i], third[i], scalars)                 family: ternary
-// Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
-//          dimension, inputs also stay, step or turn; strided: any strides.
-// Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
-//          any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Integer division by zero gives 0.
 #include "math/arithmetic.cuh"
 #include "pointwise/computed.cuh"
@@ -83,43 +76,7 @@ struct nan_to_num : takes<1, 3> {
 // ---- body ----
 #ifndef OP
 #define OP clamp
-#endif
-#include "defaults.cuh"
-typedef contiguous_call_of<op::OP> contiguous_call;
-typedef strided_call_of<op::OP, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS) ternary_contiguous(const contiguous_call p) {
-  compute_contiguous<op::OP, scalar_t>(p);
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS) ternary_strided(const strided_call p) {
-  compute_strided<op::OP, acc_t, DIMS>(p);
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t, scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_call_of<op::OP, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-ternary_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, computed_body<op::OP, scalar_t, rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_call_of<op::OP, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-ternary_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, computed_body<op::OP, scalar_t, turned_call>{p}, shared);
-}
-#endif
+typedef op::OP functor;
+#include "pointwise/computed_body.cuh"

@@ -74,12 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triangle_rows(const triang
     x[k] = repeat<scalar_t, PACK>(scalar_t{});
     if (!at.is_there[k] || !op::OP::has(PACK, at.diagonal[k])) continue;
     const char* const from = p.data[1] + at.offset[k][1];
-    if (is_aligned) {
-      x[k] = load_pack<scalar_t, PACK>(from, 0);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) x[k].at[e] = load_one<scalar_t>(from, e);
-    }
+    x[k] = load_within<scalar_t, PACK>(from, 0, PACK, is_aligned);
   }
 #pragma unroll
   for (int k = 0; k < STRIDED_UNROLL; ++k) {
@@ -89,12 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triangle_rows(const triang
     for (int e = 0; e < PACK; ++e) {
       if (!op::OP::keeps(e, at.diagonal[k])) x[k].at[e] = scalar_t{};
     }
-    if (is_aligned) {
-      store_pack<scalar_t, PACK>(to, 0, x[k]);
-    } else {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) store_one(to, e, x[k].at[e]);
-    }
+    store_within(to, 0, PACK, is_aligned, x[k]);
   }
 }
 #endif

@@ -3,17 +3,12 @@
 //          strided: any strides, DIMS dimensions.
 // Types    contiguous: scalar_t for self and out; rows, turned: TYPES, computed as scalar_t is;
 //          strided: any dtypes by code, computed in scalar_t.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
+// Launch   as in pointwise/computed_body.cuh
 // Numbers  f16 and bf16 are computed in f32 and rounded once. Functions other than roots and
 //          rounding may differ between devices.
 #include "math/arithmetic.cuh"
-#include "pointwise/contiguous.cuh"
+#include "pointwise/computed.cuh"
 #include "math/functions.cuh"
-#include "launch.cuh"
-#include "pointwise/rows.cuh"
-#include "pointwise/turned.cuh"
 
 // The functor of an angle. See Note [Rare elements] in elementary.cuh.
 struct of_angle {
@@ -37,23 +32,11 @@ struct abs {
 };
 
 struct acos {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_acos(x);
-    } else {
-      return math_acos(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_acos(x); }
 };
 
 struct acosh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_acosh(x);
-    } else {
-      return math_acosh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_acosh(x); }
 };
 
 struct angle {
@@ -67,43 +50,19 @@ struct angle {
 };
 
 struct asin {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_asin(x);
-    } else {
-      return math_asin(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_asin(x); }
 };
 
 struct asinh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_asin(times_i(x)));
-    } else {
-      return math_asinh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_asinh(x); }
 };
 
 struct atan {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_atanh(times_i(x)));
-    } else {
-      return math_atan(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_atan(x); }
 };
 
 struct atanh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_atanh(x);
-    } else {
-      return math_atanh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_atanh(x); }
 };
 
 struct bitwise_not {  // signless
@@ -125,24 +84,12 @@ struct conj_physical {
 };
 
 struct cos : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_cosh(times_i(x));
-    } else {
-      return near_cos(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_cos(x); }
   template <class T> static DEVICE T rare(T x) { return math_cos(x); }
 };
 
 struct cosh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_cosh(x);
-    } else {
-      return math_cosh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_cosh(x); }
 };
 
 struct deg2rad {
@@ -158,33 +105,15 @@ struct erfc {
 };
 
 struct exp {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_exp(x);
-    } else {
-      return math_exp(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_exp(x); }
 };
 
 struct exp2 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_exp(multiplied(x, LN2<typename T::part>));
-    } else {
-      return math_exp2(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_exp2(x); }
 };
 
 struct expm1 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_expm1(x);
-    } else {
-      return math_expm1(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_expm1(x); }
 };
 
 struct floor {
@@ -202,23 +131,11 @@ struct frac {
 };
 
 struct isfinite {
-  template <class T> static DEVICE bool of(T x) {
-    if constexpr (is_complex<T>) {
-      return is_finite(x.re) && is_finite(x.im);
-    } else {
-      return is_finite(x);
-    }
-  }
+  template <class T> static DEVICE bool of(T x) { return is_finite(x); }
 };
 
 struct isinf {
-  template <class T> static DEVICE bool of(T x) {
-    if constexpr (is_complex<T>) {
-      return is_infinite(x.re) || is_infinite(x.im);
-    } else {
-      return is_infinite(x);
-    }
-  }
+  template <class T> static DEVICE bool of(T x) { return is_infinite(x); }
 };
 
 struct isnan {
@@ -234,43 +151,19 @@ struct isposinf {
 };
 
 struct log {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_log(x);
-    } else {
-      return math_log(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log(x); }
 };
 
 struct log10 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return multiplied(complex_log(x), 1 / LN10<typename T::part>);
-    } else {
-      return math_log10(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log10(x); }
 };
 
 struct log1p {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_log1p(x);
-    } else {
-      return math_log1p(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log1p(x); }
 };
 
 struct log2 {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return multiplied(complex_log(x), 1 / LN2<typename T::part>);
-    } else {
-      return math_log2(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_log2(x); }
 };
 
 struct logical_not {  // signless
@@ -286,13 +179,7 @@ struct rad2deg {
 };
 
 struct reciprocal {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(x);
-    } else {
-      return 1 / x;
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return one_over(x); }
 };
 
 struct relu {
@@ -310,23 +197,11 @@ struct round {
 };
 
 struct rsqrt {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(complex_root(x));
-    } else {
-      return 1 / math_sqrt(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return one_over(math_sqrt(x)); }
 };
 
 struct sigmoid {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return one_over(plus(T{1, 0}, complex_exp(negative(x))));
-    } else {
-      return 1 / (1 + math_exp(-x));
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return logistic(x); }
 };
 
 struct sign {
@@ -355,13 +230,7 @@ struct signbit {
 };
 
 struct sin : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return times_i(complex_sinh(over_i(x)));
-    } else {
-      return near_sin(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_sin(x); }
   template <class T> static DEVICE T rare(T x) { return math_sin(x); }
 };
 
@@ -384,44 +253,20 @@ struct sinc {
 };
 
 struct sinh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_sinh(x);
-    } else {
-      return math_sinh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_sinh(x); }
 };
 
 struct sqrt {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_root(x);
-    } else {
-      return math_sqrt(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_sqrt(x); }
 };
 
 struct tan : of_angle {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return over_i(complex_tanh(times_i(x)));
-    } else {
-      return near_tan(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return near_tan(x); }
   template <class T> static DEVICE T rare(T x) { return math_tan(x); }
 };
 
 struct tanh {
-  template <class T> static DEVICE T of(T x) {
-    if constexpr (is_complex<T>) {
-      return complex_tanh(x);
-    } else {
-      return math_tanh(x);
-    }
-  }
+  template <class T> static DEVICE T of(T x) { return math_tanh(x); }
 };
 
 struct trunc {
@@ -439,84 +284,9 @@ struct trunc {
 // ---- body ----
 #ifndef OP
 #define OP neg
-#endif
-#include "defaults.cuh"
-typedef contiguous_params<2, 1> contiguous_call;
-typedef strided_params<2, 1, DIMS> strided_call;
-
-#if HAS_LAYOUT(CONTIGUOUS)
-extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
-unary_contiguous(const contiguous_call p) {
-  constexpr int PACK = 16 / sizeof(scalar_t), PACKS = UNARY_PACKS;
-  const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
-  if (first + tile <= p.numel && all_aligned(p.data)) {
-    pack<scalar_t, PACK> x[PACKS];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-      x[k] = load_pack<scalar_t, PACK>(p.data[1], first + (k * blockDim.x + threadIdx.x) * PACK);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        x[k].at[e] = cast<scalar_t>(op::OP::of(cast<acc_t>(x[k].at[e])));
-      }
-      store_pack<scalar_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, x[k]);
-    }
-  } else {
-    const u32 end = first + tile < p.numel ? first + tile : p.numel;
-    for (u32 i = first + threadIdx.x; i < end; i += blockDim.x) {
-      const acc_t x = cast<acc_t>(load_one<scalar_t>(p.data[1], i));
-      store_one(p.data[0], i, cast<scalar_t>(op::OP::of(x)));
-    }
-  }
-}
-#endif
-
-#if HAS_LAYOUT(STRIDED)
-extern "C" __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS)
-unary_strided(const strided_call p) {
-  const u32 first = first_element();
-  if (first >= p.numel) return;
-  i64 offset[2][STRIDED_UNROLL];
-  locate(p, first, blockDim.x, offset);
-  acc_t x[STRIDED_UNROLL];
-  read_input(p, 1, 0, offset[1], x);
-  typedef decltype(op::OP::of(acc_t())) result_t;
-  result_t result[STRIDED_UNROLL];
-#pragma unroll
-  for (int k = 0; k < STRIDED_UNROLL; ++k) result[k] = op::OP::of(x[k]);
-  if constexpr (same<result_t, bool>) {
-    store(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], result);
-  } else {
-    write_common(p, offset[0], elements_left(first, p.numel), result);
-  }
-}
-#endif
-
-#if HAS_LAYOUT(ROWS) || HAS_LAYOUT(TURNED)
-#ifndef TYPES
 #define TYPES scalar_t, scalar_t
 #endif
-#include "pointwise/operand_defines.cuh"
-template <class P> struct unary_body : computed_inputs<scalar_t, P> {
-  DEVICE scalar_t of(acc_t x) const { return cast<scalar_t>(op::OP::of(x)); }
+struct functor : takes<1, 0> {
+  template <class T> static DEVICE auto of(T x) { return op::OP::of(x); }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<2, 1, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-unary_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, unary_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<2, 1, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-unary_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, unary_body<turned_call>{p}, shared);
-}
-#endif
+#include "pointwise/computed_body.cuh"

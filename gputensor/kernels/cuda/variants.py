@@ -27,7 +27,7 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
 
 _NAME = {d: "b8" if d.short == "bool" else d.short for d in STORED}
 _SIGNLESS = re.compile(r"struct (\w+) (?:: takes<\d, \d> )?\{  // signless")
-_MARKED = re.compile(r"struct (\w+) (?:: \w+ )?\{.*// composite")
+_MARKED = re.compile(r"struct (\w+) (?:: [\w<>]+ )?\{.*// composite")
 _TAKES = re.compile(r"struct (\w+) : takes<(\d), (\d)>")
 _UNSIGNED = {"i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 _BY_NAME = {name: d for d, name in _NAME.items()}
@@ -277,15 +277,11 @@ def _random(family: str) -> list[Defines]:
     return [define(op, scalar, "CONTIGUOUS") for op, scalar in dict.fromkeys(pairs)]
 
 
-def _argreduce(family: str) -> list[Defines]:
+def _along_rows(family: str) -> list[Defines]:
     takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
-    return [define(op, _NAME[d], "STRIDED") for op, d in takes]
-
-
-def _scan(family: str) -> list[Defines]:
-    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
-    runs = [(op, d) for op, d in takes if d.category or LOOPS[family][op] != "running"]
-    return [define(op, _NAME[d], "STRIDED") for op, d in runs]
+    takes = [(op, d) for op, d in takes if d.category or LOOPS[family][op] != "running"]
+    layouts = ("ROWS", "STRIDED") if family == "softmax" else ("STRIDED",)
+    return [define(op, _NAME[d], layout) for layout in layouts for op, d in takes]
 
 
 def _moments(family: str) -> list[Defines]:
@@ -308,11 +304,6 @@ def _triangle(family: str) -> list[Defines]:
     listed = [(op, w, "STRIDED") for op in composite(family) for w in WORDS.values()]
     listed += [(op, w, "ROWS") for op, w, _ in listed if w != "w128"]
     return [define(*v) for v in listed]
-
-
-def _softmax(family: str) -> list[Defines]:
-    takes = [(op, d) for op in LOOPS[family] for d in ALL if has(family, op, d)]
-    return [define(op, d.short, layout) for layout in ("ROWS", "STRIDED") for op, d in takes]
 
 
 def _loss(family: str) -> list[Defines]:
@@ -348,6 +339,7 @@ def _nonzero(family: str) -> list[Defines]:
 _LISTS = {
     "gather": _indexed, "scatter": _indexed, "nonzero": _nonzero,
     "copy": _moves, "fill": _moves, "where": _moves, "reduce": _reduce, "matmul": _matmul,
-    "range": _range, "random": _random, "argreduce": _argreduce, "softmax": _softmax, "scan": _scan,
-    "loss": _loss, "moments": _moments, "dropout": _dropout, "triangle": _triangle,
+    "range": _range, "random": _random, "loss": _loss, "moments": _moments, "dropout": _dropout,
+    "triangle": _triangle,
+    "argreduce": _along_rows, "softmax": _along_rows, "scan": _along_rows,
 }  # fmt: skip

@@ -4,9 +4,7 @@
 // Types    contiguous, strided: self, other and out are moved as words scalar_t (u8 u16 u32 u64
 //          w128) of their one dtype; rows, turned: likewise, or TYPES cast to scalar_t; cast: any
 //          dtypes by code, in scalar_t = i64, u64 or c128.
-// Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
-//          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
-//          turns, static.
+// Launch   as in pointwise/computed_body.cuh
 #include "pointwise/contiguous.cuh"
 #include "launch.cuh"
 #include "pointwise/rows.cuh"
@@ -120,7 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_cast(const strided_c
 #define TYPES scalar_t, b8, scalar_t, scalar_t
 #endif
 #include "pointwise/operand_defines.cuh"
-template <class P> struct where_body {
+constexpr int VALUES = 3;
+template <class P> struct large_body {
   const P& p;
   template <int J, class T> DEVICE auto read(T x) const {
     if constexpr (J == 1) {
@@ -140,21 +139,5 @@ template <class P> struct where_body {
     return op::OP::of(condition, a, b);
   }
 };
-#endif
-
-#if HAS_LAYOUT(ROWS)
-typedef rows_params<4, 3, DIMS> rows_call;
-extern "C" __global__ void __launch_bounds__(THREADS)
-where_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, where_body<rows_call>{p});
-}
-#endif
-
-#if HAS_LAYOUT(TURNED)
-typedef turned_params<4, 3, DIMS> turned_call;
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-where_turned(const __grid_constant__ turned_call p) {
-  __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, where_body<turned_call>{p}, shared);
-}
+#include "pointwise/large_body.cuh"
 #endif

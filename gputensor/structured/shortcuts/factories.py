@@ -50,23 +50,35 @@ def leave(
             shortcuts.learn(table, kernel, (*front, given, place), short)
 
 
+def learn(
+    table: Table, kernel: Any, front: tuple[Any, ...], made: Tensor,
+    again: Callable[[], Callable[[], Any] | None], make: Any = made_of_nothing, unnamed: Any = None,
+) -> None:  # fmt: skip
+    """Store the short cuts of a factory, once a call with the same arguments is repeated.
+
+    front, unnamed: as in `leave`. made: the call's result. again: a function that returns the
+    function that makes the result's array, or None. make(geometry, array, asks): returns the short
+    cut that calls the function `array`.
+    """
+    shape = made._geometry
+    known = seen(shape, (table.operator.name, front))
+    if shortcuts.is_due(known, table):
+        array = again()
+        if array is not None:
+            leave(table, kernel, front, shape.dtype, lambda asks: make(shape, array, asks), unnamed)
+        known.short = table.short
+
+
 def learn_numbers(
     table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor,
     again: Callable[[], Callable[[], Any] | None], unnamed: Any = None,
 ) -> None:  # fmt: skip
-    """Store the short cuts of a factory that takes up to three numbers, once a call with the same
-    numbers is repeated. again: a function that returns the function that makes the result's array,
-    or None. unnamed: as in `leave`."""
-    shape = made._geometry
-    known = seen(shape, (table.operator.name, numbers))
-    if shortcuts.is_due(known, table):
-        make, array = _REPEATED[len(numbers) - 1], again()
-        if array is not None:
-            leave(
-                table, kernel, numbers, shape.dtype,
-                lambda asks: make(shape, array, asks, numbers), unnamed,
-            )  # fmt: skip
-        known.short = table.short
+    """Store the short cuts of a factory that takes up to three numbers: see `learn`."""
+
+    def make(shape: Geometry, array: Any, asks: bool) -> ShortCut:
+        return _REPEATED[len(numbers) - 1](shape, array, asks, numbers)
+
+    learn(table, kernel, numbers, made, again, make, unnamed)
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:

@@ -84,6 +84,7 @@ struct FunctionEntry {
   bool is_long;      // slow even for few elements, so the interpreter's lock is released
 };
 
+// A family has loops or functions.
 struct Family {
   const char* name;
   const LoopEntry* loops;
@@ -92,7 +93,16 @@ struct Family {
   int n_functions;
   // True if a number beside f16 or bf16 operands is rounded to their type, as in PyTorch. In other
   // loops it is an f32.
-  bool rounds_numbers = false;
+  bool rounds_numbers;
+
+  template <int N>
+  constexpr Family(const char* name, const LoopEntry (&loops)[N], bool rounds_numbers = false)
+      : name(name), loops(loops), n_loops(N), functions(nullptr), n_functions(0),
+        rounds_numbers(rounds_numbers) {}
+  template <int N>
+  constexpr Family(const char* name, const FunctionEntry (&functions)[N])
+      : name(name), loops(nullptr), n_loops(0), functions(functions), n_functions(N),
+        rounds_numbers(false) {}
 };
 
 // Cast n elements from one dtype to another; both sides are dense.

@@ -10,6 +10,5 @@ static const abi::LoopEntry loops[] = {
     ACTIVATION_LOOPS(X)
 #undef X
 };
-extern const abi::Family activation = {"activation", loops, sizeof loops / sizeof *loops, nullptr,
-                                       0};
+extern const abi::Family activation = {"activation", loops};
 }  // namespace CAPABILITY

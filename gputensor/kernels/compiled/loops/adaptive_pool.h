@@ -120,8 +120,7 @@ struct Unit {
   }
 };
 
-template <class T> void adapt(void* context, i64 first, i64 last) {
-  const Adaptive& a = *(const Adaptive*)context;
+template <class T> void adapt(const Adaptive& a, i64 first, i64 last) {
   for (i64 number = first; number < last; ++number) {
     const Unit u(a, number);
     const char* x = a.x + u.sample * a.sample + u.channel * a.channel;
@@ -175,7 +174,7 @@ i64 adaptive_avg_pool(const Call& call) {
   Adaptive a;
   if ((x.dtype != abi::f32 && x.dtype != abi::f64) || !lay_out(a, x, call.array[1])) return 1;
   if (!a.has_columns && !a.has_lanes) return 1;
-  return share(call, x.dtype == abi::f32 ? adapt<f32> : adapt<f64>, a, &a);
+  return share(call, x.dtype == abi::f32 ? as_body(adapt<f32>) : as_body(adapt<f64>), a, &a);
 }
 
 // --- maxima -------------------------------------------------------------------------------------
@@ -298,8 +297,7 @@ void peak_channels(const Peaks& p, const char* x, char* out, char* places, i64 d
     }
 }
 
-template <class T> void peak(void* context, i64 first, i64 last) {
-  const Peaks& p = *(const Peaks*)context;
+template <class T> void peak(const Peaks& p, i64 first, i64 last) {
   const Adaptive& a = p.of;
   for (i64 number = first; number < last; ++number) {
     const Unit u(a, number);
@@ -325,7 +323,7 @@ i64 adaptive_max_pool(const Call& call) {
   p.places = places.data, p.sample = places.stride[0], p.channel = places.stride[1];
   for (int k = 0; k < 3; ++k) p.along[k] = places.stride[k + 2];
   switch (x.dtype) {
-#define X(T) case code_of<T>: return share(call, peak<T>, p.of, &p);
+#define X(T) case code_of<T>: return share(call, as_body(peak<T>), p.of, &p);
     X(u8) X(i8) X(i16) X(i32) X(i64) X(f32) X(f64)
 #undef X
   }

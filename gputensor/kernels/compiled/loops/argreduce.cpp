@@ -164,8 +164,7 @@ i64 search_run(const Plan& plan, const char* x, i64 first, i64 last, char* found
   return best;
 }
 
-void runs(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void runs(const Plan& plan, i64 first, i64 last) {
   alignas(8) char found[8];
   for (i64 k = first; k < last; k++) {
     const Place at = place_of(plan, k, 0);
@@ -173,8 +172,7 @@ void runs(void* context, i64 first, i64 last) {
   }
 }
 
-void parts_of_runs(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void parts_of_runs(const Plan& plan, i64 first, i64 last) {
   for (i64 k = first; k < last; k++) {
     const Place at = place_of(plan, k / plan.parts, 0);
     const i64 begin = k % plan.parts * plan.part, end = least(begin + plan.part, plan.n);
@@ -230,8 +228,7 @@ void store_columns(const Plan& plan, Place at, i64 n, const i64* places) {
   }
 }
 
-void blocks(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void blocks(const Plan& plan, i64 first, i64 last) {
   Columns memory;
   for (i64 k = first; k < last; k++) {
     Place at;
@@ -241,8 +238,7 @@ void blocks(void* context, i64 first, i64 last) {
   }
 }
 
-void parts_of_blocks(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void parts_of_blocks(const Plan& plan, i64 first, i64 last) {
   Columns memory;
   const int size = plan.search->size;
   for (i64 k = first; k < last; k++) {
@@ -317,7 +313,7 @@ i64 run(const Call& call, const Search& search) {
     plan.blocks = plan.outputs / plan.kept[0].size * parts_of(plan.kept[0].size, COLUMNS);
     units = plan.blocks, across = COLUMNS;
   }
-  const abi::Body body = has_columns ? blocks : runs;
+  const abi::Body body = has_columns ? as_body(blocks) : as_body(runs);
   if (size < 2 * GRAIN) {
     body(&plan, 0, units);
     return 0;
@@ -334,7 +330,8 @@ i64 run(const Call& call, const Search& search) {
     body(&plan, 0, units);
     return 0;
   }
-  call.share(has_columns ? parts_of_blocks : parts_of_runs, &plan, units * plan.parts, 1);
+  const abi::Body in_parts = has_columns ? as_body(parts_of_blocks) : as_body(parts_of_runs);
+  call.share(in_parts, &plan, units * plan.parts, 1);
   if (has_columns) {
     end_blocks(plan);
   } else {
@@ -368,7 +365,5 @@ const abi::FunctionEntry functions[] = {
 
 }  // namespace
 
-extern const abi::Family argreduce;
-extern const abi::Family argreduce = {"argreduce", nullptr, 0, functions,
-                                      sizeof functions / sizeof *functions};
+extern const abi::Family argreduce = {"argreduce", functions};
 }  // namespace CAPABILITY

@@ -146,8 +146,7 @@ template <class T> static void attend_group(const Forward& f, const Softmax<T>& 
   finish(f, s, sample, head, first, n);
 }
 
-template <class T> static void attend_units(void* context, i64 first, i64 last) {
-  Forward& f = *(Forward*)context;
+template <class T> static void attend_units(Forward& f, i64 first, i64 last) {
   const i64 width = rounded(f.query->shape[3], wide<T>::LANES);
   const i64 made = rounded(f.value->shape[3], wide<T>::LANES), queries = rounded(f.group, QUERIES);
   Room room(Softmax<T>::bytes(queries, width, made));
@@ -156,7 +155,7 @@ template <class T> static void attend_units(void* context, i64 first, i64 last) 
   for (i64 unit = first; unit < last; ++unit) attend_group(f, s, unit);
 }
 
-template <class T> static i64 run_forward(const Call& call) {
+template <class T> static i64 forward(const Call& call) {
   const Array* x = call.array;
   const Dropout dropout(call.integer + 1, call.real[1], x[0], x[1]);
   Forward f = {x,     x + 1, x + 2, x + 3, x + 4, x + 5, call.integer[0] != 0, call.real[0],
@@ -167,19 +166,18 @@ template <class T> static i64 run_forward(const Call& call) {
     f.group /= 2;
   f.groups = (length + f.group - 1) / f.group;
   const i64 products = smaller(f.group, length) * x[1].shape[2] * (x->shape[3] + x[2].shape[3]);
-  call.share(attend_units<T>, &f, heads * f.groups, larger(1, PRODUCTS / larger(1, products)));
+  call.share(as_body(attend_units<T>), &f, heads * f.groups,
+             larger(1, PRODUCTS / larger(1, products)));
   return f.answer;
 }
 
-static i64 forward(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_forward<f64>(call) : run_forward<f32>(call);
-}
-
-const abi::FunctionEntry functions[] = {{"forward", forward, true}, {"backward", backward, true}};
+const abi::FunctionEntry functions[] = {
+    {"forward", by_dtype<forward<f32>, forward<f64>>, true},
+    {"backward", by_dtype<backward<f32>, backward<f64>>, true},
+};
 
 }  // namespace
 
-extern const abi::Family attention = {"attention", nullptr, 0, functions,
-                                      sizeof functions / sizeof *functions};
+extern const abi::Family attention = {"attention", functions};
 
 }  // namespace CAPABILITY

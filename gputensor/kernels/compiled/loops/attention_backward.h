@@ -165,8 +165,7 @@ static void give_queries(const Backward& b, const Gradients<T>& s, i64 sample, i
   }
 }
 
-template <class T> static void add_parts(void* context, i64 first, i64 last) {
-  Backward& b = *(Backward*)context;
+template <class T> static void add_parts(Backward& b, i64 first, i64 last) {
   const i64 width = rounded(b.query->shape[3], wide<T>::LANES), heads = b.key->shape[1];
   const i64 made = rounded(b.value->shape[3], wide<T>::LANES), all = b.key->shape[2];
   const i64 queries = b.served() * rounded(b.query->shape[2], QUERIES);
@@ -184,8 +183,7 @@ template <class T> static void add_parts(void* context, i64 first, i64 last) {
 }
 
 // Add up the gradients of all parts for one row of queries.
-template <class T> static void join_parts(void* context, i64 first, i64 last) {
-  const Backward& b = *(const Backward*)context;
+template <class T> static void join_parts(const Backward& b, i64 first, i64 last) {
   const Array& query = *b.query;
   const i64 size = query.shape[3], length = query.shape[2], heads = query.shape[1];
   const i64 all = query.shape[0] * heads * length * size;
@@ -198,7 +196,7 @@ template <class T> static void join_parts(void* context, i64 first, i64 last) {
   }
 }
 
-template <class T> static i64 run_backward(const Call& call) {
+template <class T> static i64 backward(const Call& call) {
   const Array* x = call.array;
   Backward b = {x,     x + 1, x + 2, x + 3,  x + 4,  x + 5,
                 x + 6, x + 7, x + 8, x + 9,  x + 10, call.integer[0] != 0,
@@ -213,17 +211,14 @@ template <class T> static i64 run_backward(const Call& call) {
   if (b.parts > 1 && !b.partial) return NO_MEMORY;
   const i64 products = smaller(b.part, key.shape[2]) * query.shape[2] * b.served() *
                        (query.shape[3] + b.value->shape[3]);
-  call.share(add_parts<T>, &b, heads * b.parts, larger(1, PRODUCTS / larger(1, products)));
+  call.share(as_body(add_parts<T>), &b, heads * b.parts, larger(1, PRODUCTS / larger(1, products)));
   if (b.parts > 1) {
     if (!b.answer)
-      call.share(join_parts<T>, &b, rows, larger(1, GRAIN / larger(1, b.parts * query.shape[3])));
+      call.share(as_body(join_parts<T>), &b, rows,
+                 larger(1, GRAIN / larger(1, b.parts * query.shape[3])));
     free(b.partial);
   }
   return b.answer;
-}
-
-static i64 backward(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_backward<f64>(call) : run_backward<f32>(call);
 }
 
 }  // namespace CAPABILITY

@@ -80,5 +80,5 @@ static const abi::LoopEntry loops[] = {
                 X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64)
 #undef X
 };
-extern const abi::Family binary = {"binary", loops, sizeof loops / sizeof *loops, nullptr, 0};
+extern const abi::Family binary = {"binary", loops};
 }  // namespace CAPABILITY

@@ -30,6 +30,23 @@ namespace CAPABILITY {
 using abi::Call;
 using abi::Scalar;
 
+// A body of abi::Share whose context has a type. A reference is passed like a pointer.
+template <class T> static abi::Body as_body(void (*body)(T& context, i64 first, i64 last)) {
+  return (abi::Body)body;
+}
+
+// Run body(first, last) over parts of [0, units), `step` units at a time: see abi::Share.
+template <class F>
+static void in_parts(const Call& call, i64 units, i64 step, const F& body) {
+  call.share([](void* f, i64 first, i64 last) { (*(const F*)f)(first, last); }, (void*)&body, units,
+             step);
+}
+
+// A function of arrays of f32 or f64; the first array has the dtype.
+template <abi::Function OF_F32, abi::Function OF_F64> static i64 by_dtype(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? OF_F64(call) : OF_F32(call);
+}
+
 // dtype -> the code of core/dtype.py.
 template <class T> constexpr abi::byte code_of = 255;
 template <> constexpr abi::byte code_of<b8> = abi::b8;

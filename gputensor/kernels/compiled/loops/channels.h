@@ -103,11 +103,10 @@ struct Beside {
 
   void run(Pass wanted) {
     pass = wanted;
-    parts.call->share(body, this, parts.rows, parts.step);
+    parts.call->share(as_body(body), this, parts.rows, parts.step);
   }
 
-  static void body(void* context, i64 first, i64 last) {
-    const Beside& me = *(const Beside*)context;
+  static void body(const Beside& me, i64 first, i64 last) {
     for (i64 r = first; r < last; r += me.parts.step)
       me.part(r, last - r < me.parts.step ? last : r + me.parts.step);
   }
@@ -222,8 +221,7 @@ static void scale_runs(const Channels& channels, const abi::Array& x, const abi:
 }
 
 template <class A>
-static void normalize_channels(void* context, i64 first, i64 last) {
-  const Channels& channels = *(const Channels*)context;
+static void normalize_channels(const Channels& channels, i64 first, i64 last) {
   const abi::Array *array = channels.call->array, &x = array[0];
   const i64 total = channels.samples * channels.run;
   A *means = (A*)array[4].data, *variances = (A*)array[5].data, *rstds = (A*)array[6].data;
@@ -261,7 +259,7 @@ static i64 channels_normalized(const Call& call) {
   const abi::Array* array = call.array;
   Channels channels;
   if (!lay_out_channels(channels, call, {0, 3, 3})) return -1;
-  if (!channels.are_beside) return share_channels<A>(normalize_channels<A>, channels);
+  if (!channels.are_beside) return share_channels<A>(as_body(normalize_channels<A>), channels);
   Beside<A> beside;
   if (!begin_beside(beside, channels)) return -1;
   const i64 n = channels.channels, total = channels.samples;
@@ -286,8 +284,7 @@ static inline A rstd_of(const abi::Array& variance, i64 c, f64 eps) {
 }
 
 template <class A>
-static void scale_channels(void* context, i64 first, i64 last) {
-  const Channels& channels = *(const Channels*)context;
+static void scale_channels(const Channels& channels, i64 first, i64 last) {
   const abi::Array* array = channels.call->array;
   in_blocks(channels, first, last, [&](i64 begin, i64 end) {
     A middle[MOST_TOGETHER], scale[MOST_TOGETHER], shift[MOST_TOGETHER];
@@ -306,7 +303,7 @@ static i64 channels_scaled(const Call& call) {
   const abi::Array* array = call.array;
   Channels channels;
   if (!lay_out_channels(channels, call, {0, 5, 5})) return -1;
-  if (!channels.are_beside) return share_channels<A>(scale_channels<A>, channels);
+  if (!channels.are_beside) return share_channels<A>(as_body(scale_channels<A>), channels);
   Beside<A> beside;
   if (!begin_beside(beside, channels)) return -1;
   beside.first = &array[0], beside.out = &array[5], beside.middle = (const A*)array[1].data;
@@ -319,8 +316,7 @@ static i64 channels_scaled(const Call& call) {
 }
 
 template <class A>
-static void through_channels(void* context, i64 first, i64 last) {
-  const Channels& channels = *(const Channels*)context;
+static void through_channels(const Channels& channels, i64 first, i64 last) {
   const abi::Array *array = channels.call->array, &grad = array[0], &x = array[1], &of_x = array[5];
   const i64 total = channels.samples * channels.run;
   const A *means = (const A*)array[2].data, *rstds = (const A*)array[3].data;
@@ -364,7 +360,7 @@ static i64 channels_backward(const Call& call) {
   const abi::Array* array = call.array;
   Channels channels;
   if (!lay_out_channels(channels, call, {0, 1, 5})) return -1;
-  if (!channels.are_beside) return share_channels<A>(through_channels<A>, channels);
+  if (!channels.are_beside) return share_channels<A>(as_body(through_channels<A>), channels);
   Beside<A> beside;
   if (!begin_beside(beside, channels)) return -1;
   const i64 n = channels.channels, total = channels.samples;

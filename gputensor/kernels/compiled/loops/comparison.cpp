@@ -10,6 +10,5 @@ static const abi::LoopEntry loops[] = {
     COMPARISON_LOOPS(X)
 #undef X
 };
-extern const abi::Family comparison = {
-    "comparison", loops, sizeof loops / sizeof *loops, nullptr, 0, true};
+extern const abi::Family comparison = {"comparison", loops, true};
 }  // namespace CAPABILITY

@@ -62,8 +62,7 @@ template <class T> i64 cut_strips(const Products<T>& p, i64 from, Strip<T>* stri
 
 // Some tiles of one group, for one part of the blocks of channels. The weights of a block are read
 // once for all of these tiles.
-template <class T> void multiply(void* context, i64 first, i64 last) {
-  Products<T>& p = *(Products<T>*)context;
+template <class T> void multiply(Products<T>& p, i64 first, i64 last) {
   const i64 taps = p.of.taps(), most = taps ? larger(1, DEPTH / taps) : p.inner;
   const i64 depth = p.inner * taps, each = (p.blocks + p.parts - 1) / p.parts;
   const i64 step = p.of.along[2].step * p.x->stride[4], tile_size = ROWS<T> * WIDTH<T>;
@@ -146,7 +145,7 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
   const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);
   p.parts = parts, p.tiles = tiles;
   const i64 each = SHARE / larger(1, depth * outer * tiles * WIDTH<T> / parts / 8);
-  call.share(multiply<T>, &p, units * parts, larger(1, each));
+  call.share(as_body(multiply<T>), &p, units * parts, larger(1, each));
   return p.answer;
 }
 
@@ -199,7 +198,5 @@ const abi::FunctionEntry functions[] = {
 
 }  // namespace
 
-extern const abi::Family conv;
-extern const abi::Family conv = {"conv", nullptr, 0, functions,
-                                 sizeof functions / sizeof *functions};
+extern const abi::Family conv = {"conv", functions};
 }  // namespace CAPABILITY

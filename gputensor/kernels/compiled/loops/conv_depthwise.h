@@ -134,8 +134,7 @@ static void add_lines(T* to, const T* const* line, const T* weight, i64 taps, i6
   }
 }
 
-template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
-  Depthwise<T>& p = *(Depthwise<T>*)context;
+template <class T> void strips_of_windows(Depthwise<T>& p, i64 first, i64 last) {
   const Axis &d = p.of.along[0], &h = p.of.along[1], &w = p.of.along[2];
   const Array &x = *p.x, &out = *p.out;
   const Strips s = strips_of(p.of);
@@ -188,8 +187,7 @@ template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
 // --- channels side by side -----------------------------------------------------------------------
 
 // All channels of one window, which are adjacent.
-template <class T> void channels_of_windows(void* context, i64 first, i64 last) {
-  const Depthwise<T>& p = *(const Depthwise<T>*)context;
+template <class T> void channels_of_windows(const Depthwise<T>& p, i64 first, i64 last) {
   const Axis* along = p.of.along;
   const Array &x = *p.x, &out = *p.out;
   const i64 channels = out.shape[1];
@@ -245,7 +243,7 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
     const Strips s = strips_of(of);
     if (!fits(s)) return 1;
     const i64 strips = of.samples * channels * of.along[0].count * s.down * s.across;
-    call.share(strips_of_windows<T>, &p, strips,
+    call.share(as_body(strips_of_windows<T>), &p, strips,
                larger(1, SHARE / larger(1, s.rows * s.pitch * taps / 4)));
     return p.answer;
   }
@@ -258,7 +256,7 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
         for (i64 c = 0; c < along[2].taps; ++c, to += channels)
           *to = *(const T*)(from + weight_of(along, w.stride + 2, a, b, c));
   }
-  call.share(channels_of_windows<T>, &p, of.columns(),
+  call.share(as_body(channels_of_windows<T>), &p, of.columns(),
              larger(1, SHARE / larger(1, channels * taps)));
   return 0;
 }

@@ -179,8 +179,7 @@ template <class T> struct Direct {
   Bands bands;
 };
 
-template <class T> void multiply_bands(void* context, i64 first, i64 last) {
-  const Direct<T>& direct = *(const Direct<T>*)context;
+template <class T> void multiply_bands(const Direct<T>& direct, i64 first, i64 last) {
   Products<T>& p = *direct.p;
   const Bands& b = direct.bands;
   const Axis* along = p.of.along;
@@ -225,7 +224,8 @@ template <class T> i64 read_directly(const Call& call, Products<T>& p, const Ban
   Direct<T> direct = {&p, bands};
   const i64 units = p.of.samples * p.of.along[0].count * bands.count * p.groups;
   const i64 products = bands.rows * bands.pitch * p.inner * p.of.taps() * p.outer;
-  call.share(multiply_bands<T>, &direct, units, larger(1, SHARE / larger(1, products / 8)));
+  call.share(as_body(multiply_bands<T>), &direct, units,
+             larger(1, SHARE / larger(1, products / 8)));
   return p.answer;
 }
 

@@ -138,7 +138,6 @@ static i64 copy(const Call& call) {
 }  // namespace copies
 
 static const abi::FunctionEntry functions[] = {{"copy", copies::copy}};
-extern const abi::Family copy = {"copy", nullptr, 0, functions,
-                                 sizeof functions / sizeof *functions};
+extern const abi::Family copy = {"copy", functions};
 
 }  // namespace CAPABILITY

@@ -220,7 +220,6 @@ static i64 pack(const Call& call) {
 }  // namespace copies
 
 static const abi::FunctionEntry functions[] = {{"pack", copies::pack}};
-extern const abi::Family copy_pack = {"copy_pack", nullptr, 0, functions,
-                                      sizeof functions / sizeof *functions};
+extern const abi::Family copy_pack = {"copy_pack", functions};
 
 }  // namespace CAPABILITY

@@ -138,8 +138,7 @@ static Rows rows_at(const Placing& p, const i64* index) {
   return rows;
 }
 
-static void place_units(void* context, i64 first, i64 last) {
-  const Placing& p = *(const Placing*)context;
+static void place_units(const Placing& p, i64 first, i64 last) {
   const Axis &along = p.axis[0], &down = p.axis[1];  // without another axis, `down` has one entry
   i64 index[MOST_DIMS], rest = first / p.parts, part = first % p.parts;
   for (int d = 1; d < p.n; d++) index[d] = rest % p.axis[d].size, rest /= p.axis[d].size;
@@ -225,10 +224,10 @@ static i64 place(const Call& call) {
   for (int d = 1; d < p.n; d++) p.units *= p.axis[d].size;
   const i64 nbytes = dst.size * p.item;
   if (nbytes < PARALLEL_PIECES) {
-    place_units(&p, 0, p.units);
+    place_units(p, 0, p.units);
   } else {
     const i64 of_unit = p.part * p.block, piece = least(nbytes / 8, PIECE_BYTES);
-    call.share(place_units, &p, p.units, of_unit < piece ? piece / of_unit : 1);
+    call.share(as_body(place_units), &p, p.units, of_unit < piece ? piece / of_unit : 1);
   }
   return 0;
 }
@@ -242,8 +241,7 @@ struct Joining {
   struct { const char* from; i64 run, end; } source[32];
 };
 
-static void join_units(void* context, i64 first, i64 last) {
-  const Joining& j = *(const Joining*)context;
+static void join_units(const Joining& j, i64 first, i64 last) {
   i64 at = first * PIECE_BYTES;
   const i64 end = least(last * PIECE_BYTES, j.nbytes);
   i64 row = at / j.row, column = at % j.row;
@@ -260,8 +258,7 @@ static void join_units(void* context, i64 first, i64 last) {
 }
 
 // Sources with runs of one word each: the sources are planes, and dst has pixels.
-template <int ITEM> static void join_pixels(void* context, i64 first, i64 last) {
-  const Joining& j = *(const Joining*)context;
+template <int ITEM> static void join_pixels(const Joining& j, i64 first, i64 last) {
   const i64 rows = PIECE_BYTES / j.row, begin = first * rows;
   const i64 n = least(last * rows, j.nbytes / j.row) - begin;
   const char* planes[32];
@@ -287,11 +284,11 @@ static abi::Body pixels_of(const Joining& j) {
   for (int k = 1; k < j.n; k++)
     if (j.source[k].run != item) return nullptr;
   switch (item) {
-    case 1: return join_pixels<1>;
-    case 2: return join_pixels<2>;
-    case 4: return join_pixels<4>;
-    case 8: return join_pixels<8>;
-    case 16: return join_pixels<16>;
+    case 1: return as_body(join_pixels<1>);
+    case 2: return as_body(join_pixels<2>);
+    case 4: return as_body(join_pixels<4>);
+    case 8: return as_body(join_pixels<8>);
+    case 16: return as_body(join_pixels<16>);
     default: return nullptr;
   }
 }
@@ -337,7 +334,7 @@ static i64 join(const Call& call) {
     j.source[j.n++] = {x.data, run, column};
   }
   if (column != j.row) return 1;
-  const abi::Body pixels = pixels_of(j), body = pixels ? pixels : join_units;
+  const abi::Body pixels = pixels_of(j), body = pixels ? pixels : as_body(join_units);
   const i64 unit = pixels ? PIECE_BYTES / j.row * j.row : PIECE_BYTES;
   const i64 units = (j.nbytes + unit - 1) / unit;
   if (j.nbytes < PARALLEL_PIECES) {
@@ -351,7 +348,6 @@ static i64 join(const Call& call) {
 }  // namespace copies
 
 static const abi::FunctionEntry functions[] = {{"place", copies::place}, {"join", copies::join}};
-extern const abi::Family copy_pieces = {"copy_pieces", nullptr, 0, functions,
-                                        sizeof functions / sizeof *functions};
+extern const abi::Family copy_pieces = {"copy_pieces", functions};
 
 }  // namespace CAPABILITY

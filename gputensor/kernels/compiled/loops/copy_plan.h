@@ -178,8 +178,7 @@ static int take(Plan& p, const int* dims, int n, i64 target, i64 multiple, Table
   return taken;
 }
 
-static void run(void* context, i64 first, i64 last) {
-  const Plan& p = *(const Plan*)context;
+static void run(const Plan& p, i64 first, i64 last) {
   i64 index[MOST_DIMS + 2], rest = first;
   Place at = p.walk.at;
   for (int d = 0; d < p.n; d++) {
@@ -208,10 +207,10 @@ static void move(const Plan& p, const Unit& unit) { p.loop(p.moves, unit); }
 static void share(const Call& call, Plan& p) {
   const i64 item = p.walk.to_item > p.walk.from_item ? p.walk.to_item : p.walk.from_item;
   const i64 nbytes = p.numel * item;
-  if (nbytes < PARALLEL_FROM) return run(&p, 0, p.units);
+  if (nbytes < PARALLEL_FROM) return run(p, 0, p.units);
   const i64 piece = nbytes / 8 < UNIT_BYTES ? nbytes / 8 : UNIT_BYTES,
             step = p.units * piece / nbytes;
-  call.share(run, &p, p.units, step < 1 ? 1 : step);
+  call.share(as_body(run), &p, p.units, step < 1 ? 1 : step);
 }
 
 // Bytes of a unit, for a copy of this number of bytes.

@@ -75,8 +75,7 @@ template <class D> static void prepare(Chunk& c, const Samples& s, const i64* pl
 }
 
 // Inversion: subtract probabilities from a uniform number until the difference is negative.
-template <class D> static void draw_small(void* context, i64 first, i64 last) {
-  const Samples& s = *(const Samples*)context;
+template <class D> static void draw_small(const Samples& s, i64 first, i64 last) {
   alignas(64) u64 words[WORDS];
   Chunk chunk;
   for (i64 begin = first * WORDS; begin < last * WORDS && begin < s.n; begin += WORDS) {
@@ -96,8 +95,7 @@ template <class D> static void draw_small(void* context, i64 first, i64 last) {
 }
 
 // One round of rejection. accepted: true where a sample is written.
-template <class D> static void draw_large(void* context, i64 first, i64 last) {
-  const Samples& s = *(const Samples*)context;
+template <class D> static void draw_large(const Samples& s, i64 first, i64 last) {
   alignas(64) u64 u[WORDS], v[WORDS];
   for (i64 begin = first * WORDS; begin < last * WORDS && begin < s.n; begin += WORDS) {
     const i64 n = s.n - begin < WORDS ? s.n - begin : WORDS;
@@ -120,7 +118,7 @@ template <class D> static i64 small(const Call& call) {
   Samples s = {(f64*)a[0].data, nullptr, (const i64*)a[1].data, (const f64*)a[2].data,
                call.n_arrays > 3 ? (const f64*)a[3].data : nullptr, a[1].size, call.integer[0],
                (u64)call.integer[1], {(u64)call.integer[2]}};
-  call.share(draw_small<D>, &s, (s.n + WORDS - 1) / WORDS, SHARED_CHUNKS);
+  call.share(as_body(draw_small<D>), &s, (s.n + WORDS - 1) / WORDS, SHARED_CHUNKS);
   return 0;
 }
 
@@ -130,7 +128,7 @@ template <class D> static i64 large(const Call& call) {
   Samples s = {(f64*)a[0].data, (b8*)a[1].data, (const i64*)a[2].data, (const f64*)a[3].data,
                call.n_arrays > 4 ? (const f64*)a[4].data : nullptr, a[2].size, 0,
                (u64)call.integer[0], {(u64)call.integer[1], (u64)call.integer[2]}};
-  call.share(draw_large<D>, &s, (s.n + WORDS - 1) / WORDS, SHARED_CHUNKS);
+  call.share(as_body(draw_large<D>), &s, (s.n + WORDS - 1) / WORDS, SHARED_CHUNKS);
   return 0;
 }
 
@@ -138,7 +136,6 @@ static const abi::FunctionEntry functions[] = {
     {"poisson small", small<poisson>}, {"poisson large", large<poisson>},
     {"binomial small", small<binomial>}, {"binomial large", large<binomial>},
 };
-extern const abi::Family counts = {"counts", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family counts = {"counts", functions};
 
 }  // namespace CAPABILITY

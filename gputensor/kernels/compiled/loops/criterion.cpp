@@ -10,5 +10,5 @@ static const abi::LoopEntry loops[] = {
     CRITERION_LOOPS(X)
 #undef X
 };
-extern const abi::Family criterion = {"criterion", loops, sizeof loops / sizeof *loops, nullptr, 0};
+extern const abi::Family criterion = {"criterion", loops};
 }  // namespace CAPABILITY

@@ -180,8 +180,7 @@ template <class T> void align_back(const Texts& texts, i64 n, Sample<T>& sample)
 }
 
 template <class T, void (*OF)(const Texts&, i64, Sample<T>&)>
-void each(void* context, i64 first, i64 last) {
-  Texts& texts = *(Texts*)context;
+void each(Texts& texts, i64 first, i64 last) {
   const i64 classes = texts.logs.shape[2];
   Room room(Sample<T>::bytes(texts.states, classes));
   if (!room) return note(&texts.answer, NO_MEMORY);
@@ -203,17 +202,18 @@ bool read(const Call& call, int at, Texts& texts) {
          (dtype == abi::f32 || dtype == abi::f64);
 }
 
-i64 share(const Call& call, Texts& texts, abi::Body of_f32, abi::Body of_f64) {
+template <auto OF_F32, auto OF_F64> i64 share(const Call& call, Texts& texts) {
   const i64 operations = texts.logs.shape[0] * (texts.states + texts.logs.shape[2] / 4 + 1);
   const i64 each = GRAIN / (8 * operations) + 1;
-  call.share(texts.logs.dtype == abi::f32 ? of_f32 : of_f64, &texts, texts.logs.shape[1], each);
+  call.share(texts.logs.dtype == abi::f32 ? as_body(OF_F32) : as_body(OF_F64), &texts,
+             texts.logs.shape[1], each);
   return texts.answer;
 }
 
 i64 forward(const Call& call) {
   Texts texts;
   if (!read(call, 0, texts)) return 1;
-  return share(call, texts, each<f32, align<f32>>, each<f64, align<f64>>);
+  return share<each<f32, align<f32>>, each<f64, align<f64>>>(call, texts);
 }
 
 i64 backward(const Call& call) {
@@ -221,15 +221,13 @@ i64 backward(const Call& call) {
   const abi::Array &grad = call.array[0], &out = call.array[7];
   if (!read(call, 1, texts) || grad.dtype != texts.logs.dtype || out.dtype != grad.dtype) return 1;
   texts.grad = grad.data, texts.out = out.data, texts.zero_infinity = call.integer[1];
-  return share(call, texts, each<f32, align_back<f32>>, each<f64, align_back<f64>>);
+  return share<each<f32, align_back<f32>>, each<f64, align_back<f64>>>(call, texts);
 }
 
 const abi::FunctionEntry functions[] = {{"forward", forward}, {"backward", backward}};
 
 }  // namespace
 
-extern const abi::Family ctc;
-extern const abi::Family ctc = {"ctc", nullptr, 0, functions,
-                                sizeof functions / sizeof *functions};
+extern const abi::Family ctc = {"ctc", functions};
 
 }  // namespace CAPABILITY

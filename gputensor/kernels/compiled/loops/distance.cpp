@@ -71,8 +71,7 @@ template <class T, Kind KIND> static T length(const T* x, const T* y, i64 n) {
   }
 }
 
-template <class T, Kind KIND> static void distances_of(void* context, i64 first, i64 last) {
-  const Pairs<T>& s = *(const Pairs<T>*)context;
+template <class T, Kind KIND> static void distances_of(const Pairs<T>& s, i64 first, i64 last) {
   for (i64 unit = first; unit < last; ++unit) {
     const i64 batch = unit / s.rows, i = unit % s.rows;
     const T *x = s.x + unit * s.width, *y = s.y + batch * s.others * s.width;
@@ -99,8 +98,7 @@ LOOP add_slope(T* to, const T* x, const T* y, T by, T size, i64 n) {
   }
 }
 
-template <class T, Kind KIND> static void slopes_of(void* context, i64 first, i64 last) {
-  const Pairs<T>& s = *(const Pairs<T>*)context;
+template <class T, Kind KIND> static void slopes_of(const Pairs<T>& s, i64 first, i64 last) {
   for (i64 unit = first; unit < last; ++unit) {
     const i64 batch = unit / s.rows, i = unit % s.rows;
     const T *x = s.x + unit * s.width, *y = s.y + batch * s.others * s.width;
@@ -128,8 +126,7 @@ template <class T> static inline T square_of(const T* x, i64 n) {
   return sum_of_row<T>(n, [](vector<T> a) { return a * a; }, x);
 }
 
-template <class T> static void squares_of(void* context, i64 first, i64 last) {
-  const Products<T>& s = *(const Products<T>*)context;
+template <class T> static void squares_of(const Products<T>& s, i64 first, i64 last) {
   for (i64 unit = first; unit < last; ++unit)
     s.squares[unit] = square_of(s.y + unit * s.width, s.width);
 }
@@ -141,8 +138,7 @@ template <class T> LOOP end_row(T* out, T own, const T* squares, i64 n) {
   }
 }
 
-template <class T> static void rows_from_products(void* context, i64 first, i64 last) {
-  const Products<T>& s = *(const Products<T>*)context;
+template <class T> static void rows_from_products(const Products<T>& s, i64 first, i64 last) {
   for (i64 unit = first; unit < last; ++unit)
     end_row(s.out + unit * s.others, square_of(s.x + unit * s.width, s.width),
             s.squares + unit / s.rows * s.others, s.others);
@@ -163,29 +159,29 @@ template <class T, template <class, Kind> class Body>
 static i64 share(const Call& call, Pairs<T>& s, i64 units) {
   const double p = call.real[0], inf = __builtin_inf();
   if (p != 0 && p != 1 && p != 2 && p != inf) return -1;
-  call.share(p == 0   ? Body<T, COUNT>::run
-             : p == 1 ? Body<T, SUM>::run
-             : p == 2 ? Body<T, ROOT>::run
-                      : Body<T, MOST>::run,
-             &s, units, larger(1, GRAIN / larger(1, s.others * s.width)));
+  const auto run = p == 0   ? Body<T, COUNT>::run
+                   : p == 1 ? Body<T, SUM>::run
+                   : p == 2 ? Body<T, ROOT>::run
+                            : Body<T, MOST>::run;
+  call.share(as_body(run), &s, units, larger(1, GRAIN / larger(1, s.others * s.width)));
   return 0;
 }
 
 template <class T, Kind KIND> struct Distances {
-  static constexpr abi::Body run = distances_of<T, KIND>;
+  static constexpr auto run = distances_of<T, KIND>;
 };
 template <class T, Kind KIND> struct Slopes {
-  static constexpr abi::Body run = slopes_of<T, KIND>;
+  static constexpr auto run = slopes_of<T, KIND>;
 };
 
-template <class T> static i64 run_distances(const Call& call) {
+template <class T> static i64 distances(const Call& call) {
   Pairs<T> s = {};
   const Array& x = call.array[0];
   if (!begin(s, x, call.array[1], call.array[2])) return -1;
   return share<T, Distances>(call, s, x.shape[0] * s.rows);
 }
 
-template <class T> static i64 run_slopes(const Call& call) {
+template <class T> static i64 distance_slopes(const Call& call) {
   Pairs<T> s = {};
   const Array& x = call.array[1];
   if (!begin(s, x, call.array[2], call.array[3])) return -1;
@@ -194,7 +190,7 @@ template <class T> static i64 run_slopes(const Call& call) {
   return share<T, Slopes>(call, s, x.shape[0] * s.rows);
 }
 
-template <class T> static i64 run_products(const Call& call) {
+template <class T> static i64 from_products(const Call& call) {
   const Array &x = call.array[0], &y = call.array[1], &out = call.array[2];
   if (y.dtype != code_of<T> || out.dtype != code_of<T>) return -1;
   const i64 batch = x.shape[0], width = x.shape[2];
@@ -203,31 +199,20 @@ template <class T> static i64 run_products(const Call& call) {
   Room room(Room::bytes_of<T>(batch * s.others));
   if (!room) return -1;
   s.squares = room.take<T>(batch * s.others);
-  call.share(squares_of<T>, &s, batch * s.others, larger(1, GRAIN / larger(1, width)));
-  call.share(rows_from_products<T>, &s, batch * s.rows,
+  call.share(as_body(squares_of<T>), &s, batch * s.others, larger(1, GRAIN / larger(1, width)));
+  call.share(as_body(rows_from_products<T>), &s, batch * s.rows,
              larger(1, GRAIN / larger(1, width + s.others)));
   return 0;
 }
 
-static i64 products_to_distances(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_products<f64>(call) : run_products<f32>(call);
-}
-
-static i64 distances(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_distances<f64>(call) : run_distances<f32>(call);
-}
-
-static i64 distance_slopes(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_slopes<f64>(call) : run_slopes<f32>(call);
-}
-
-const abi::FunctionEntry functions[] = {{"distances", distances, true},
-                                        {"products_to_distances", products_to_distances, true},
-                                        {"distance_slopes", distance_slopes, true}};
+const abi::FunctionEntry functions[] = {
+    {"distances", by_dtype<distances<f32>, distances<f64>>, true},
+    {"products_to_distances", by_dtype<from_products<f32>, from_products<f64>>, true},
+    {"distance_slopes", by_dtype<distance_slopes<f32>, distance_slopes<f64>>, true},
+};
 
 }  // namespace
 
-extern const abi::Family distance = {"distance", nullptr, 0, functions,
-                                     sizeof functions / sizeof *functions};
+extern const abi::Family distance = {"distance", functions};
 
 }  // namespace CAPABILITY

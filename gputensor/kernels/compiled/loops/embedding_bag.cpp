@@ -90,8 +90,7 @@ template <class T> void add_last(const Bags& bags, i64 first, i64 last, T* to, i
   }
 }
 
-template <class T> void add_bags(void* context, i64 first, i64 last) {
-  const Bags& bags = *(const Bags*)context;
+template <class T> void add_bags(const Bags& bags, i64 first, i64 last) {
   constexpr i64 COLUMNS = VECTORS * WIDTH<T>;
   for (i64 bag = first; bag < last; ++bag) {
     T* to = (T*)(bags.out + bag * bags.out_row);
@@ -120,8 +119,7 @@ template <class T> void take_larger(T* to, i64* places, const T* x, i64 index, i
   }
 }
 
-template <class T> void compare_bags(void* context, i64 first, i64 last) {
-  const Bags& bags = *(const Bags*)context;
+template <class T> void compare_bags(const Bags& bags, i64 first, i64 last) {
   const i64 width = bags.width;
   for (i64 bag = first; bag < last; ++bag) {
     T* to = (T*)(bags.out + bag * bags.out_row);
@@ -174,9 +172,10 @@ bool lay_out(Bags& bags, const Call& call, const abi::Array* out) {
   return !is_bad;
 }
 
-void share(const Call& call, Bags& bags, abi::Body body) {
+template <auto OF_F32, auto OF_F64> void share(const Call& call, Bags& bags) {
   const i64 each = EACH / (bags.width * (bags.n / bags.count + 1) + 1);
-  call.share(body, &bags, bags.count, each < 1 ? 1 : each);
+  call.share(call.array[0].dtype == abi::f32 ? as_body(OF_F32) : as_body(OF_F64), &bags, bags.count,
+             each < 1 ? 1 : each);
 }
 
 i64 sum(const Call& call) {
@@ -186,7 +185,7 @@ i64 sum(const Call& call) {
   if (weights.data && (weights.dtype != call.array[0].dtype || weights.ndim != 1)) return 1;
   bags.weights = weights.data, bags.weight = weights.data ? weights.stride[0] : 0;
   bags.is_mean = call.integer[0], bags.padding = call.integer[1];
-  share(call, bags, call.array[0].dtype == abi::f64 ? add_bags<f64> : add_bags<f32>);
+  share<add_bags<f32>, add_bags<f64>>(call, bags);
   return 0;
 }
 
@@ -194,7 +193,7 @@ i64 max(const Call& call) {
   Bags bags;
   if (!lay_out(bags, call, call.array + 3)) return 1;
   bags.places = call.array[6].data, bags.padding = call.integer[0];
-  share(call, bags, call.array[0].dtype == abi::f64 ? compare_bags<f64> : compare_bags<f32>);
+  share<compare_bags<f32>, compare_bags<f64>>(call, bags);
   return 0;
 }
 
@@ -202,7 +201,5 @@ const abi::FunctionEntry functions[] = {{"sum", sum}, {"max", max}};
 
 }  // namespace
 
-extern const abi::Family embedding_bag;
-extern const abi::Family embedding_bag = {"embedding_bag", nullptr, 0, functions,
-                                          sizeof functions / sizeof *functions};
+extern const abi::Family embedding_bag = {"embedding_bag", functions};
 }  // namespace CAPABILITY

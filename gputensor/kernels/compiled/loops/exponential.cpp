@@ -215,7 +215,6 @@ static const abi::FunctionEntry functions[] = {
     {"matrix_exp c64", matrix_exp<z64>, true},
     {"matrix_exp c128", matrix_exp<z128>, true},
 };
-extern const abi::Family exponential = {"exponential", nullptr, 0, functions,
-                                        sizeof functions / sizeof *functions};
+extern const abi::Family exponential = {"exponential", functions};
 
 }  // namespace CAPABILITY

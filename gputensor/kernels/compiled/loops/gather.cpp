@@ -81,21 +81,6 @@ static void gather_rows(const Walk& walk, char* x, char* value, const char* cons
   }
 }
 
-struct Gathering { const Walk* walk; Rows move; };
-
-static void gather_some(void* context, i64 first, i64 last) {
-  const Gathering& own = *(const Gathering*)context;
-  walk_rows(*own.walk, own.move, first, last);
-}
-
-// These elements of an iteration with one row.
-static void gather_part(void* context, i64 first, i64 last) {
-  const Gathering& own = *(const Gathering*)context;
-  Walk part = *own.walk;
-  narrow(part, part.ndim - 1, first, last - first);
-  walk_rows(part, own.move, 0, 1);
-}
-
 template <class W> static i64 gather_words(const Call& call) {
   Walk walk;
   read(walk, call);
@@ -120,13 +105,17 @@ template <class W> static i64 gather_words(const Call& call) {
     return bad;
   }
   if (!numel) return 0;
-  Gathering own = {&walk, gather_rows<W>};
   const i64 rows = rows_of(walk), n = walk.dim[walk.ndim - 1].size,
             at_once = MOVED_BYTES / sizeof(W);
   if (rows == 1) {
-    call.share(gather_part, &own, n, at_once);
+    in_parts(call, n, at_once, [&](i64 first, i64 last) {
+      Walk part = walk;
+      narrow(part, part.ndim - 1, first, last - first);
+      walk_rows(part, gather_rows<W>, 0, 1);
+    });
   } else {
-    call.share(gather_some, &own, rows, at_once / n + 1);
+    in_parts(call, rows, at_once / n + 1,
+             [&](i64 first, i64 last) { walk_rows(walk, gather_rows<W>, first, last); });
   }
   return is_bad ? check(walk, call) : 0;
 }
@@ -136,7 +125,6 @@ static const abi::FunctionEntry functions[] = {
     {"gather 4", gather_words<u32>},   {"gather 8", gather_words<u64>},
     {"gather 16", gather_words<w128>},
 };
-extern const abi::Family gather = {"gather", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family gather = {"gather", functions};
 
 }  // namespace CAPABILITY

@@ -20,8 +20,7 @@ template <class F> struct Parts {
   i64 *counts, *own;  // own: the counts of each part but the first
 };
 
-template <class F> static void count_parts(void* context, i64 first, i64 last) {
-  const Parts<F>& p = *(const Parts<F>*)context;
+template <class F> static void count_parts(const Parts<F>& p, i64 first, i64 last) {
   for (i64 part = first; part < last; ++part)
     p.count(part ? p.own + (part - 1) * p.bins : p.counts, p.n * part / p.parts,
             p.n * (part + 1) / p.parts);
@@ -37,7 +36,7 @@ static void count_in_parts(const Call& call, i64* counts, i64 bins, i64 n, i64 l
   if (p.parts > MOST_PARTS) p.parts = MOST_PARTS;
   if (bins * p.parts > n) p.parts = 1;
   if (p.parts > 1 && !(p.own = (i64*)calloc((p.parts - 1) * bins, sizeof(i64)))) p.parts = 1;
-  call.share(count_parts<F>, &p, p.parts, 1);
+  call.share(as_body(count_parts<F>), &p, p.parts, 1);
   for (i64 part = 1; part < p.parts; ++part)
     for (i64 b = 0; b < bins; ++b) counts[b] += p.own[(part - 1) * bins + b];
   free(p.own);
@@ -183,7 +182,6 @@ static const abi::FunctionEntry functions[] = {
     {"evenly f32", evenly<f32>}, {"evenly f64", evenly<f64>},
     {"points f32", points<f32>}, {"points f64", points<f64>},
 };
-extern const abi::Family histogram = {"histogram", nullptr, 0, functions,
-                                      sizeof functions / sizeof *functions};
+extern const abi::Family histogram = {"histogram", functions};
 
 }  // namespace CAPABILITY

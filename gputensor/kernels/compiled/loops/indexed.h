@@ -142,8 +142,7 @@ static void look_at(Signs& signs, const char* data, i64 n, i64 stride, i64 bound
 }
 
 // Rows first to last - 1 of an index array. If it has one row, these elements of that row.
-static void check_some(void* context, i64 first, i64 last) {
-  Check& check = *(Check*)context;
+static void check_some(Check& check, i64 first, i64 last) {
   Signs signs = {0, 0, 0};
   if (check.ndim == 1) {
     look_at(signs, check.data + first * check.stride[0], last - first, check.stride[0],
@@ -189,7 +188,7 @@ static i64 check(Walk& walk, const Call& call) {
       for (int d = 0; d < own.ndim - 1; ++d) units *= own.size[d];
       step = CHECKED / own.size[own.ndim - 1] + 1;
     }
-    call.share(check_some, &own, units, step);
+    call.share(as_body(check_some), &own, units, step);
     const Signs& signs = own.signs;
     if (signs.beyond < 0 || (walk.wraps ? signs.before : signs.negative) < 0) return k + 1;
     walk.has_negative = walk.has_negative || signs.negative < 0;

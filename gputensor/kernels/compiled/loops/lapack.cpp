@@ -242,7 +242,6 @@ static const abi::FunctionEntry functions[] = {
     X(lu_factor) X(lu_solve) X(det) X(slogdet) X(cholesky) X(solve_triangular)
 #undef X
 };
-extern const abi::Family lapack = {"lapack", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family lapack = {"lapack", functions};
 
 }  // namespace CAPABILITY

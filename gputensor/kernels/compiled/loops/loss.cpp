@@ -58,8 +58,7 @@ template <class T> static inline f64 weight_of(const Work& work, i64 target) {
   return work.weight ? number_at<T>(work.weight + target * work.weight_step) : 1.0;
 }
 
-static void look_for_bad(void* context, i64 first, i64 last) {
-  Work& work = *(Work*)context;
+static void look_for_bad(Work& work, i64 first, i64 last) {
   const i64 classes = work.classes, ignored = work.ignored;
   for (i64 begin = first; begin < last; begin += work.step) {
     const i64 end = last - begin < work.step ? last : begin + work.step;
@@ -71,8 +70,7 @@ static void look_for_bad(void* context, i64 first, i64 last) {
   }
 }
 
-template <class T> static void forward(void* context, i64 first, i64 last) {
-  Work& work = *(Work*)context;
+template <class T> static void forward(Work& work, i64 first, i64 last) {
   const i64 class_step = work.class_step, ignored = work.ignored;
   const bool has_each = work.reduction == NONE;
   for (i64 begin = first; begin < last; begin += work.step) {
@@ -94,8 +92,7 @@ template <class T> static void forward(void* context, i64 first, i64 last) {
   }
 }
 
-template <class T> static void backward(void* context, i64 first, i64 last) {
-  const Work& work = *(const Work*)context;
+template <class T> static void backward(const Work& work, i64 first, i64 last) {
   each_row(work, first, last, [&](i64, char* x, i64 target, char* each) {
     if (target == work.ignored) return;
     f64 made = -number_at<T>(each);
@@ -108,8 +105,7 @@ static void fill_zeros(void* context, i64 first, i64 last) {
   memset((char*)context + first, 0, last - first);
 }
 
-template <class T> static void fill_rows(void* context, i64 first, i64 last) {
-  const Work& work = *(const Work*)context;
+template <class T> static void fill_rows(const Work& work, i64 first, i64 last) {
   each_row(work, first, last, [&](i64, char* x, i64, char*) {
     for (i64 c = 0; c < work.classes; ++c) put_number<T>(x + c * work.class_step, 0);
   });
@@ -143,7 +139,7 @@ static bool lay_out(Work& work, const abi::Array& x, const abi::Array& target,
 }
 
 static i64 first_bad(Work& work, const Call& call) {
-  call.share(look_for_bad, &work, work.rows.count, work.step);
+  call.share(as_body(look_for_bad), &work, work.rows.count, work.step);
   for (i64 part = 0; part * work.step < work.rows.count; ++part)
     if (work.bad[part]) return work.bad[part];
   return 0;
@@ -155,7 +151,7 @@ template <class T> static i64 nll_loss(const Call& call) {
   if (!lay_out(work, call.array[0], call.array[1], call.array[2], loss)) return -1;
   work.reduction = (int)call.integer[0], work.ignored = call.integer[1];
   if (const i64 bad = first_bad(work, call)) return bad;
-  call.share(forward<T>, &work, work.rows.count, work.step);
+  call.share(as_body(forward<T>), &work, work.rows.count, work.step);
   f64 sum = 0, weights = 0;
   for (i64 part = 0; part * work.step < work.rows.count; ++part)
     sum += work.loss[part], weights += work.weights[part];
@@ -179,37 +175,29 @@ template <class T> static i64 nll_loss_backward(const Call& call) {
   if (is_dense) {
     call.share(fill_zeros, x.data, dense, 1 << 16);
   } else {
-    call.share(fill_rows<T>, &work, work.rows.count, work.step);
+    call.share(as_body(fill_rows<T>), &work, work.rows.count, work.step);
   }
-  call.share(backward<T>, &work, work.rows.count, work.step);
+  call.share(as_body(backward<T>), &work, work.rows.count, work.step);
   return 0;
 }
 
-static i64 nll_loss_call(const Call& call) {
-  switch (call.array[0].dtype) {
-    case abi::f16: return nll_loss<f16>(call);
-    case abi::bf16: return nll_loss<bf16>(call);
-    case abi::f32: return nll_loss<f32>(call);
-    case abi::f64: return nll_loss<f64>(call);
+#define OF_FLOATS(NAME)                        \
+  static i64 NAME##_call(const Call& call) {   \
+    switch (call.array[0].dtype) {             \
+      case abi::f16: return NAME<f16>(call);   \
+      case abi::bf16: return NAME<bf16>(call); \
+      case abi::f32: return NAME<f32>(call);   \
+      case abi::f64: return NAME<f64>(call);   \
+    }                                          \
+    return -1;                                 \
   }
-  return -1;
-}
-
-static i64 nll_loss_backward_call(const Call& call) {
-  switch (call.array[0].dtype) {
-    case abi::f16: return nll_loss_backward<f16>(call);
-    case abi::bf16: return nll_loss_backward<bf16>(call);
-    case abi::f32: return nll_loss_backward<f32>(call);
-    case abi::f64: return nll_loss_backward<f64>(call);
-  }
-  return -1;
-}
+OF_FLOATS(nll_loss)
+OF_FLOATS(nll_loss_backward)
 
 static const abi::FunctionEntry functions[] = {
     {"nll_loss", nll_loss_call},
     {"nll_loss_backward", nll_loss_backward_call},
 };
-extern const abi::Family loss = {"loss", nullptr, 0, functions,
-                                 sizeof functions / sizeof *functions};
+extern const abi::Family loss = {"loss", functions};
 
 }  // namespace CAPABILITY

@@ -62,8 +62,7 @@ template <class T> struct Others {
   }
 };
 
-template <class T, class Each> void each_row(void* context, i64 first, i64 last, const Each& each) {
-  Margins& m = *(Margins*)context;
+template <class T, class Each> void each_row(Margins& m, i64 first, i64 last, const Each& each) {
   Room room(Others<T>::bytes(m.classes));
   if (!room) return note(&m.answer, NO_MEMORY);
   Others<T> others(room, m.classes);
@@ -75,9 +74,9 @@ template <class T, class Each> void each_row(void* context, i64 first, i64 last,
   }
 }
 
-template <class T> void losses(void* context, i64 first, i64 last) {
-  each_row<T>(context, first, last, [](const Margins& m, i64 row, const T* x, const i64* target,
-                                       const Others<T>& others) {
+template <class T> void losses(Margins& m, i64 first, i64 last) {
+  each_row<T>(m, first, last, [](const Margins& m, i64 row, const T* x, const i64* target,
+                                 const Others<T>& others) {
     T total = 0;
     for (i64 t = 0; t < others.targets; ++t) {
       const T apart = 1 - x[target[t]];
@@ -97,9 +96,9 @@ template <class T> __attribute__((noinline)) void add_hits(T* hits, const T* x, 
   for (i64 k = 0; k < n; ++k) hits[k] += apart + x[k] > 0 ? (T)1 : (T)0;
 }
 
-template <class T> void gradients(void* context, i64 first, i64 last) {
-  each_row<T>(context, first, last, [](const Margins& m, i64 row, const T* x, const i64* target,
-                                       const Others<T>& others) {
+template <class T> void gradients(Margins& m, i64 first, i64 last) {
+  each_row<T>(m, first, last, [](const Margins& m, i64 row, const T* x, const i64* target,
+                                 const Others<T>& others) {
     T* made = (T*)m.made + row * m.classes;
     T share = *(const T*)(m.grad + row * m.grad_step);
     if (m.mean_of) share /= (T)m.mean_of;
@@ -140,8 +139,7 @@ template <class T> bool has_class(const Margins& m, i64 row, T* apart, T* weight
   return true;
 }
 
-template <class T> void multi_losses(void* context, i64 first, i64 last) {
-  Margins& m = *(Margins*)context;
+template <class T> void multi_losses(Margins& m, i64 first, i64 last) {
   for (i64 row = first; row < last; ++row) {
     T apart, weight;
     if (!has_class(m, row, &apart, &weight)) return note(&m.answer, 1);
@@ -162,8 +160,7 @@ template <class T> void multi_losses(void* context, i64 first, i64 last) {
   }
 }
 
-template <class T> void multi_gradients(void* context, i64 first, i64 last) {
-  Margins& m = *(Margins*)context;
+template <class T> void multi_gradients(Margins& m, i64 first, i64 last) {
   for (i64 row = first; row < last; ++row) {
     T apart, weight;
     if (!has_class(m, row, &apart, &weight)) return note(&m.answer, 1);
@@ -181,13 +178,13 @@ template <class T> void multi_gradients(void* context, i64 first, i64 last) {
   }
 }
 
-i64 run(const Call& call, const abi::Array& x, const abi::Array& target, Margins& m,
-        abi::Body of_f32, abi::Body of_f64) {
+template <auto OF_F32, auto OF_F64>
+i64 run(const Call& call, const abi::Array& x, const abi::Array& target, Margins& m) {
   if (x.ndim != 2 || (x.dtype != abi::f32 && x.dtype != abi::f64)) return 1;
   if (target.dtype != abi::i64_) return 1;
   m.x = x.data, m.target = target.data, m.classes = x.shape[1], m.answer = 0;
   const i64 each = GRAIN / (4 * m.classes + 1) + 1;
-  call.share(x.dtype == abi::f32 ? of_f32 : of_f64, &m, x.shape[0], each);
+  call.share(x.dtype == abi::f32 ? as_body(OF_F32) : as_body(OF_F64), &m, x.shape[0], each);
   return m.answer;
 }
 
@@ -195,7 +192,7 @@ i64 multilabel(const Call& call) {
   Margins m = {};
   m.made = call.array[2].data, m.is_target = call.array[3].data;
   if (call.array[2].dtype != call.array[0].dtype) return 1;
-  return run(call, call.array[0], call.array[1], m, losses<f32>, losses<f64>);
+  return run<losses<f32>, losses<f64>>(call, call.array[0], call.array[1], m);
 }
 
 i64 multilabel_backward(const Call& call) {
@@ -204,7 +201,7 @@ i64 multilabel_backward(const Call& call) {
   if (grad.dtype != call.array[1].dtype) return 1;
   m.grad = grad.data, m.grad_step = grad.size > 1 ? grad.itemsize : 0;
   m.made = call.array[3].data, m.mean_of = call.integer[0];
-  return run(call, call.array[1], call.array[2], m, gradients<f32>, gradients<f64>);
+  return run<gradients<f32>, gradients<f64>>(call, call.array[1], call.array[2], m);
 }
 
 // weight: null, or of x's dtype.
@@ -217,7 +214,7 @@ i64 multi(const Call& call) {
   m.made = call.array[3].data;
   if (call.array[3].dtype != call.array[0].dtype) return 1;
   set_multi(m, call, call.array[2]);
-  return run(call, call.array[0], call.array[1], m, multi_losses<f32>, multi_losses<f64>);
+  return run<multi_losses<f32>, multi_losses<f64>>(call, call.array[0], call.array[1], m);
 }
 
 i64 multi_backward(const Call& call) {
@@ -227,7 +224,7 @@ i64 multi_backward(const Call& call) {
   m.grad = grad.data, m.grad_step = grad.size > 1 ? grad.itemsize : 0;
   m.made = call.array[4].data, m.mean_of = call.integer[1];
   set_multi(m, call, call.array[3]);
-  return run(call, call.array[1], call.array[2], m, multi_gradients<f32>, multi_gradients<f64>);
+  return run<multi_gradients<f32>, multi_gradients<f64>>(call, call.array[1], call.array[2], m);
 }
 
 const abi::FunctionEntry functions[] = {{"multilabel", multilabel},
@@ -237,8 +234,6 @@ const abi::FunctionEntry functions[] = {{"multilabel", multilabel},
 
 }  // namespace
 
-extern const abi::Family margin;
-extern const abi::Family margin = {"margin", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family margin = {"margin", functions};
 
 }  // namespace CAPABILITY

@@ -225,7 +225,6 @@ static const abi::FunctionEntry functions[] = {
     {"mm c128", mm<z128>},
     {"product bf16", product_of_pairs, true},
 };
-extern const abi::Family matmul = {"matmul", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family matmul = {"matmul", functions};
 
 }  // namespace CAPABILITY

@@ -88,8 +88,7 @@ constexpr i64 SHARE = 1 << 14;
 template <class F>
 static void over(const Call& call, bool shares, i64 units, i64 operations, const F& body) {
   if (!shares) return body(0, units);
-  call.share([](void* f, i64 first, i64 last) { (*(const F*)f)(first, last); }, (void*)&body, units,
-             larger(1, SHARE / larger(1, operations)));
+  in_parts(call, units, larger(1, SHARE / larger(1, operations)), body);
 }
 
 // The minimum number of columns of a part. Parts depend only on sizes, and so do the bits of the

@@ -7,7 +7,7 @@ struct Modes {
   char* values;
   i64* places;
   i64 n;
-  bool has_failed;
+  i64 answer;
 };
 
 template <class T> static inline bool are_equal(T a, T b) {
@@ -29,13 +29,9 @@ template <class T> static i64 last_of_longest(const T* sorted, i64 n) {
   return found;
 }
 
-template <class T> static void mode_of_rows(void* context, i64 first, i64 last) {
-  Modes& m = *(Modes*)context;
+template <class T> static void mode_of_rows(Modes& m, i64 first, i64 last) {
   char* memory = (char*)malloc(m.n * (sizeof(i64) + sizeof(T)) + memory_of_sort<T>(m.n));
-  if (!memory) {
-    __atomic_store_n(&m.has_failed, true, __ATOMIC_RELAXED);
-    return;
-  }
+  if (!memory) return note(&m.answer, NO_MEMORY);
   i64* places = (i64*)memory;
   char* const room = memory + m.n * sizeof(i64);
   T* sorted = (T*)(room + memory_of_sort<T>(m.n));
@@ -52,6 +48,7 @@ template <class T> static void mode_of_rows(void* context, i64 first, i64 last) 
 template <class T> static i64 mode_all(const Call& call) {
   const abi::Array& x = call.array[2];
   Modes m = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1]};
-  call.share(mode_of_rows<T>, &m, x.shape[0], m.n < SHORT_ROW ? LONG / 16 / (m.n + 1) + 1 : 1);
-  return m.has_failed ? OUT_OF_MEMORY : 0;
+  call.share(as_body(mode_of_rows<T>), &m, x.shape[0],
+             m.n < SHORT_ROW ? LONG / 16 / (m.n + 1) + 1 : 1);
+  return m.answer;
 }

@@ -141,7 +141,5 @@ const abi::FunctionEntry functions[] = {
 
 }  // namespace
 
-extern const abi::Family moments;
-extern const abi::Family moments = {"moments", nullptr, 0, functions,
-                                    sizeof functions / sizeof *functions};
+extern const abi::Family moments = {"moments", functions};
 }  // namespace CAPABILITY

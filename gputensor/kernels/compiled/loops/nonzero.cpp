@@ -48,8 +48,7 @@ static inline i64 end_of(const Masking& m, i64 block) {
   return end < m.n ? end : m.n;
 }
 
-template <class T> static void count_blocks(void* context, i64 first, i64 last) {
-  const Masking& m = *(const Masking*)context;
+template <class T> static void count_blocks(const Masking& m, i64 first, i64 last) {
   for (i64 block = first; block < last; ++block) {
     u32 count = 0;
     const i64 end = end_of(m, block);
@@ -62,7 +61,7 @@ template <class T> static void count_blocks(void* context, i64 first, i64 last) 
 template <class T> static i64 count_all(const Call& call, Masking& m) {
   const i64 blocks = (m.n + PER_BLOCK - 1) / PER_BLOCK;
   m.counts[0] = 0;
-  call.share(count_blocks<T>, &m, blocks, 4);
+  call.share(as_body(count_blocks<T>), &m, blocks, 4);
   for (i64 b = 0; b < blocks; ++b) m.counts[b + 1] += m.counts[b];
   return m.counts[blocks];
 }
@@ -97,8 +96,7 @@ static void unravel(const Masking& m, const u32* places, i64 base, i64 count, i6
   }
 }
 
-template <class T> static void find_blocks(void* context, i64 first, i64 last) {
-  const Masking& m = *(const Masking*)context;
+template <class T> static void find_blocks(const Masking& m, i64 first, i64 last) {
   u32 places[PER_BLOCK + 1];
   for (i64 block = first; block < last; ++block) {
     const i64 base = block * PER_BLOCK, n = end_of(m, block) - base, to = m.counts[block];
@@ -131,15 +129,14 @@ template <class T> static void find_blocks(void* context, i64 first, i64 last) {
 template <class T> static i64 find_marks(const Call& call) {
   Masking m = {call.array[1].data, call.array[1].size, (i64*)call.array[2].data,
                call.array[0].data, nullptr, call.n_ints, call.integer};
-  if (m.ndim) call.share(find_blocks<T>, &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
+  if (m.ndim) call.share(as_body(find_blocks<T>), &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
   return 0;
 }
 
 // --- elements selected by masks
 // --------------------------------------------------------------------
 
-template <class W> static void select_blocks(void* context, i64 first, i64 last) {
-  const Masking& m = *(const Masking*)context;
+template <class W> static void select_blocks(const Masking& m, i64 first, i64 last) {
   W* out = (W*)m.out;
   const W* from = (const W*)m.from;
   for (i64 block = first; block < last; ++block) {
@@ -160,7 +157,7 @@ template <class W> static void select_blocks(void* context, i64 first, i64 last)
 template <class W> static i64 select_words(const Call& call) {
   Masking m = {call.array[2].data, call.array[2].size, (i64*)call.array[3].data,
                call.array[0].data, call.array[1].data};
-  call.share(select_blocks<W>, &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
+  call.share(as_body(select_blocks<W>), &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
   return 0;
 }
 
@@ -174,8 +171,7 @@ template <class W> static inline W either(bool is_first, W a, W b) {
   }
 }
 
-template <class W> static void put_blocks(void* context, i64 first, i64 last) {
-  const Masking& m = *(const Masking*)context;
+template <class W> static void put_blocks(const Masking& m, i64 first, i64 last) {
   W* out = (W*)m.out;
   const W* from = (const W*)m.from;
   const b8* mask = (const b8*)m.x;
@@ -202,7 +198,7 @@ template <class W> static i64 put_words(const Call& call) {
                call.array[0].data, call.array[2].data};
   const i64 count = count_all<b8>(call, m);
   if (count > call.array[2].size) return count;
-  call.share(put_blocks<W>, &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
+  call.share(as_body(put_blocks<W>), &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
   return 0;
 }
 
@@ -216,7 +212,6 @@ static const abi::FunctionEntry functions[] = {
     X("1", u8) X("2", u16) X("4", u32) X("8", u64) X("16", w128)
 #undef X
 };
-extern const abi::Family nonzero = {"nonzero", nullptr, 0, functions,
-                                    sizeof functions / sizeof *functions};
+extern const abi::Family nonzero = {"nonzero", functions};
 
 }  // namespace CAPABILITY

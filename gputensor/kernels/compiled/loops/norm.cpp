@@ -56,8 +56,7 @@ struct Normalize {
 };
 
 template <class A>
-static void normalize_rows(void* context, i64 first, i64 last) {
-  const Normalize& me = *(const Normalize*)context;
+static void normalize_rows(const Normalize& me, i64 first, i64 last) {
   const abi::Array *array = me.call->array, &mean = array[4], &one_by = array[5];
   const i64 columns = me.columns, n = me.inner * columns, itemsize = array[0].itemsize;
   const f64 eps = me.call->real[0];
@@ -104,7 +103,7 @@ static i64 normalized(const Call& call) {
                   blocks_of(array[3])};
   me.inner = x.ndim == 3 ? x.shape[1] : 1, me.columns = x.shape[x.ndim - 1];
   const i64 n = me.inner * me.columns;
-  call.share(normalize_rows<A>, &me, x.shape[0], n < GRAIN ? GRAIN / n : 1);
+  call.share(as_body(normalize_rows<A>), &me, x.shape[0], n < GRAIN ? GRAIN / n : 1);
   return 0;
 }
 
@@ -122,8 +121,7 @@ LOOP through_row(A* out, A* of_weight, A* of_bias, const A* grad, const A* x, co
   }
 }
 template <class A>
-static void through_rows(void* context, i64 first, i64 last) {
-  const Parts& parts = *(const Parts*)context;
+static void through_rows(const Parts& parts, i64 first, i64 last) {
   const abi::Array *array = parts.call->array, &grad = array[0], &x = array[1], &of_x = array[5];
   const i64 n = x.shape[1], itemsize = x.itemsize;
   const A* weight = (const A*)array[4].data;
@@ -187,7 +185,7 @@ static i64 normalized_backward(const Call& call) {
   const i64 n = x.shape[1];
   Parts parts;
   if (!parts.begin<A>(call, x.shape[0], n, array[6].data || array[7].data ? n : 0)) return -1;
-  call.share(through_rows<A>, &parts, parts.rows, parts.step);
+  call.share(as_body(through_rows<A>), &parts, parts.rows, parts.step);
   const f64* total = parts.total<A>();
   put_sums<A>(array[6], total, n);
   put_sums<A>(array[7], total + n, n);
@@ -203,8 +201,7 @@ struct Groups {
 };
 
 template <class A>
-static void through_groups(void* context, i64 first, i64 last) {
-  const Groups& groups = *(const Groups*)context;
+static void through_groups(const Groups& groups, i64 first, i64 last) {
   const abi::Array *array = groups.call->array, &grad = array[0], &x = array[1], &of_x = array[5];
   const i64 in_group = x.shape[2], run = x.shape[3], itemsize = x.itemsize, n = in_group * run;
   const A *means = (const A*)array[2].data, *rstds = (const A*)array[3].data;
@@ -248,7 +245,7 @@ static i64 grouped_backward(const Call& call) {
   const i64 samples = x.shape[0], channels = x.shape[1] * x.shape[2], n = x.shape[2] * x.shape[3];
   Groups groups = {&call, (f64*)malloc(samples * channels * 2 * sizeof(f64))};
   if (!groups.sums) return -1;
-  call.share(through_groups<A>, &groups, samples * x.shape[1], n < GRAIN ? GRAIN / n : 1);
+  call.share(as_body(through_groups<A>), &groups, samples * x.shape[1], n < GRAIN ? GRAIN / n : 1);
   for (i64 c = 0; c < channels; ++c) {
     f64 of_weight = 0, of_bias = 0;
     for (i64 s = 0; s < samples; ++s) {
@@ -300,7 +297,6 @@ static const abi::FunctionEntry functions[] = {
     {"channels_scaled", channels_scaled_call},
     {"channels_backward", channels_backward_call},
 };
-extern const abi::Family norm = {"norm", nullptr, 0, functions,
-                                 sizeof functions / sizeof *functions};
+extern const abi::Family norm = {"norm", functions};
 
 }  // namespace CAPABILITY

@@ -6,14 +6,11 @@
 //          equal elements are in the order of their indices, and no two numbers are equal.
 // Order    the result is unique, so it does not depend on threads. For a long row, the first k of
 //          several parts are merged.
-#include <stdlib.h>
-
-#include "capability.h"
+#include "matrices.h"
 
 namespace CAPABILITY {
 
 typedef unsigned __int128 u128;
-constexpr i64 OUT_OF_MEMORY = -1;
 
 template <class T> struct key_of { typedef u32 type; };
 template <> struct key_of<u64> { typedef u64 type; };
@@ -153,7 +150,7 @@ struct First {
   i64 rows, n, k, parts;
   bool descending;
   char* found;  // if a row has several parts: the first k of each
-  bool has_failed;
+  i64 answer;
 };
 
 // Write the first k of x[begin] to x[end - 1], in any order, to `best`, which has memory for 2 k +
@@ -212,10 +209,7 @@ template <class T> static void first_rows(void* context, i64 first, i64 last) {
   N few[ON_STACK];
   const i64 room = 2 * f.k + KEYS;
   N* best = room <= ON_STACK ? few : (N*)malloc(room * sizeof(N));
-  if (!best) {
-    __atomic_store_n(&f.has_failed, true, __ATOMIC_RELAXED);
-    return;
-  }
+  if (!best) return note(&f.answer, NO_MEMORY);
   for (i64 unit = first; unit < last; ++unit) {
     const i64 row = unit / f.parts, part = unit % f.parts;
     const i64 begin = f.n * part / f.parts, end = f.n * (part + 1) / f.parts;
@@ -241,16 +235,16 @@ template <class T> static i64 first_k(const Call& call) {
   if (f.n >= LONG && f.rows < 2 * PARTS && f.k <= f.n / (16 * PARTS)) f.parts = PARTS;
   if (f.parts > 1) {
     f.found = (char*)malloc(f.rows * f.parts * f.k * sizeof(N));
-    if (!f.found) return OUT_OF_MEMORY;
+    if (!f.found) return NO_MEMORY;
   }
   call.share(first_rows<T>, &f, f.rows * f.parts, LONG / 4 * f.parts / f.n + 1);
-  for (i64 row = 0; f.parts > 1 && row < f.rows && !f.has_failed; ++row) {
+  for (i64 row = 0; f.parts > 1 && row < f.rows && !f.answer; ++row) {
     N* found = (N*)f.found + row * f.parts * f.k;
     select(found, f.parts * f.k, f.k);
     finish<T>(f, row, found);
   }
   free(f.found);
-  return f.has_failed ? OUT_OF_MEMORY : 0;
+  return f.answer;
 }
 
 // --- the k-th -----------------------------------------------------------------------------------
@@ -336,7 +330,7 @@ struct Selection {
   char* values;
   i64* places;
   i64 n, k;
-  bool has_failed;
+  i64 answer;
 };
 
 template <class T, Statistic S> static void select_in_rows(void* context, i64 first, i64 last) {
@@ -344,10 +338,7 @@ template <class T, Statistic S> static void select_in_rows(void* context, i64 fi
   Selection& s = *(Selection*)context;
   N few[ON_STACK];
   void* room = s.n < ON_STACK ? few : malloc((s.n + 1) * sizeof(N));
-  if (!room) {
-    __atomic_store_n(&s.has_failed, true, __ATOMIC_RELAXED);
-    return;
-  }
+  if (!room) return note(&s.answer, NO_MEMORY);
   for (i64 row = first; row < last; ++row) {
     const T* x = (const T*)s.x + row * s.n;
     const i64 place = S == KTH ? place_of_kth(x, s.n, s.k, room)
@@ -363,7 +354,7 @@ template <class T, Statistic S> static i64 select_all(const Call& call) {
   Selection s = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1],
                  call.integer[0]};
   call.share(select_in_rows<T, S>, &s, x.shape[0], LONG / 4 / s.n + 1);
-  return s.has_failed ? OUT_OF_MEMORY : 0;
+  return s.answer;
 }
 
 #include "radix.h"
@@ -377,7 +368,6 @@ static const abi::FunctionEntry functions[] = {
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(bf16) X(f32) X(f64)
 #undef X
 };
-extern const abi::Family order = {"order", nullptr, 0, functions,
-                                  sizeof functions / sizeof *functions};
+extern const abi::Family order = {"order", functions};
 
 }  // namespace CAPABILITY

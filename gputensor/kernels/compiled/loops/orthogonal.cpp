@@ -287,7 +287,6 @@ static const abi::FunctionEntry functions[] = {
     X(geqrf) X(qr) X(eigh) X(svd) X(gelsy)
 #undef X
 };
-extern const abi::Family orthogonal = {"orthogonal", nullptr, 0, functions,
-                                       sizeof functions / sizeof *functions};
+extern const abi::Family orthogonal = {"orthogonal", functions};
 
 }  // namespace CAPABILITY

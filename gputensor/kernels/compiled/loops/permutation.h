@@ -28,8 +28,7 @@ static inline u64 with_place(u64 word, i64 place, int place_bits) {
   return word >> place_bits << place_bits | (u64)place;
 }
 
-static void count_words(void* context, i64 first, i64 last) {
-  const Permutation& p = *(const Permutation*)context;
+static void count_words(const Permutation& p, i64 first, i64 last) {
   for (i64 part = first; part < last; ++part) {
     u32* counts = p.counts + (part << p.bits);
     memset(counts, 0, sizeof(u32) << p.bits);
@@ -42,8 +41,7 @@ static void count_words(void* context, i64 first, i64 last) {
   }
 }
 
-static void move_words(void* context, i64 first, i64 last) {
-  const Permutation& p = *(const Permutation*)context;
+static void move_words(const Permutation& p, i64 first, i64 last) {
   for (i64 part = first; part < last; ++part) {
     u32* next = p.counts + (part << p.bits);
     const i64 begin = part * p.part, end = begin + p.part < p.n ? begin + p.part : p.n;
@@ -118,8 +116,7 @@ static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
   for (i64 i = 0; i < n; ++i) out[i] = moved[i] & places;
 }
 
-static void sort_buckets(void* context, i64 first, i64 last) {
-  const Permutation& p = *(const Permutation*)context;
+static void sort_buckets(const Permutation& p, i64 first, i64 last) {
   const u32* ends = p.counts + ((PARTS - 1) << p.bits);  // the end of the last part's words
   for (i64 b = first; b < last; ++b) sort_bucket(p, b ? ends[b - 1] : 0, ends[b]);
 }
@@ -141,7 +138,7 @@ static i64 permute(const Call& call) {
     sort_bucket(p, 0, p.n);
     return 0;
   }
-  call.share(count_words, &p, PARTS, 1);
+  call.share(as_body(count_words), &p, PARTS, 1);
   u32 sum = 0;
   for (i64 b = 0; b < 1 << p.bits; ++b) {
     for (i64 part = 0; part < PARTS; ++part) {
@@ -150,8 +147,8 @@ static i64 permute(const Call& call) {
       place = sum, sum += count;
     }
   }
-  call.share(move_words, &p, PARTS, 1);
-  call.share(sort_buckets, &p, 1 << p.bits, 4);
+  call.share(as_body(move_words), &p, PARTS, 1);
+  call.share(as_body(sort_buckets), &p, 1 << p.bits, 4);
   return 0;
 }
 

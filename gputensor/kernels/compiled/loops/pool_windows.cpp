@@ -14,10 +14,9 @@
 //          or the adjacent channels of a window. adaptive_avg_pool first adds up each column, then
 //          the columns, SHORT at a time. Gradients are added to an element in the order of its
 //          windows.
+#include "matrices.h"
 #include "turn.h"
 #include "volume.h"
-
-#include <stdlib.h>
 
 namespace CAPABILITY {
 
@@ -128,8 +127,7 @@ inline void take(Of& of, i64 i, i64 n, const char* x, i64 step, i32 place, i32 p
 }
 
 // A row of windows along w, or the channels of one window.
-template <class Of, class T> void units(void* context, i64 first, i64 last) {
-  const Pool& p = *(const Pool*)context;
+template <class Of, class T> void units(const Pool& p, i64 first, i64 last) {
   const Window &d = p.along[0], &h = p.along[1], &w = p.along[2];
   Of of;
   const i64 lanes = p.has_lanes ? p.channels : w.out, next = p.has_lanes ? p.channel_to : w.to;
@@ -242,7 +240,7 @@ template <template <class> class Of, class T> i64 pooled(const Call& call) {
   if (!has_places && !p.columns) return 1;
   for (i64 k = 0; p.columns && k < p.along[2].out; ++k)
     p.columns[k] = (i32)counted(p.along[2], k, p.counts_pad);
-  call.share(units<Of<T>, T>, &p, count, each < 1 ? 1 : each);
+  call.share(as_body(units<Of<T>, T>), &p, count, each < 1 ? 1 : each);
   free(p.columns);
   return 0;
 }
@@ -270,18 +268,14 @@ i64 avg_pool(const Call& call) {
 
 struct Maxima { const char *grad, *places; char* out; i64 windows, plane; i64 bad; };
 
-template <class T> void gradients(void* context, i64 first, i64 last) {
-  Maxima& m = *(Maxima*)context;
+template <class T> void gradients(Maxima& m, i64 first, i64 last) {
   for (i64 plane = first; plane < last; ++plane) {
     const T* grad = (const T*)m.grad + plane * m.windows;
     const i64* places = (const i64*)m.places + plane * m.windows;
     T* out = (T*)m.out + plane * m.plane;
     memset(out, 0, m.plane * sizeof(T));
     for (i64 i = 0; i < m.windows; ++i) {
-      if ((u64)places[i] >= (u64)m.plane) {
-        __atomic_store_n(&m.bad, 1, __ATOMIC_RELAXED);
-        return;
-      }
+      if ((u64)places[i] >= (u64)m.plane) return note(&m.bad, 1);
       out[places[i]] += grad[i];
     }
   }
@@ -294,8 +288,8 @@ i64 max_pool_backward(const Call& call) {
   Maxima m = {grad.data, places.data, out.data, grad.shape[1], out.shape[1], 0};
   const i64 each = TAPS / (m.windows + m.plane + 1) + 1;
   switch (grad.dtype) {
-    case abi::f32: call.share(gradients<f32>, &m, grad.shape[0], each); break;
-    case abi::f64: call.share(gradients<f64>, &m, grad.shape[0], each); break;
+    case abi::f32: call.share(as_body(gradients<f32>), &m, grad.shape[0], each); break;
+    case abi::f64: call.share(as_body(gradients<f64>), &m, grad.shape[0], each); break;
     default: return 1;
   }
   return m.bad;
@@ -431,16 +425,14 @@ template <class T> struct Resizing {
 };
 
 // Whole lines of adjacent elements.
-template <class T> void resize_lines(void* context, i64 first, i64 last) {
-  const Resizing<T>& r = *(const Resizing<T>*)context;
+template <class T> void resize_lines(const Resizing<T>& r, i64 first, i64 last) {
   i64 a = first + of_turned(r.line, r.by, r.x + first * r.from, r.from, r.out + first * r.to,
                             last - first);
   for (; a < last; ++a) of_elements(r.line, r.by, r.x + a * r.from, r.out + a * r.to);
 }
 
 // Rows of results, which are numbered over all lines.
-template <class T> void resize_rows(void* context, i64 first, i64 last) {
-  const Resizing<T>& r = *(const Resizing<T>*)context;
+template <class T> void resize_rows(const Resizing<T>& r, i64 first, i64 last) {
   const i64 m = r.line.results;
   while (first < last) {
     const i64 a = first / m, begin = first % m;
@@ -461,9 +453,9 @@ template <class T> i64 resized(const Call& call) {
   constexpr i64 SOME = 1 << 14, SIDE = 32 / sizeof(T);
   const i64 each = SOME / ((n == 1 ? m : n) * line.taps + 1) + 1;
   if (n == 1) {
-    call.share(resize_lines<T>, &r, lines, (each + SIDE - 1) / SIDE * SIDE);
+    call.share(as_body(resize_lines<T>), &r, lines, (each + SIDE - 1) / SIDE * SIDE);
   } else {
-    call.share(resize_rows<T>, &r, lines * m, each);
+    call.share(as_body(resize_rows<T>), &r, lines * m, each);
   }
   return 0;
 }
@@ -485,7 +477,5 @@ const abi::FunctionEntry functions[] = {
 
 }  // namespace
 
-extern const abi::Family pool_windows;
-extern const abi::Family pool_windows = {"pool_windows", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family pool_windows = {"pool_windows", functions};
 }  // namespace CAPABILITY

@@ -12,7 +12,7 @@ struct Radix {
   i64* places;  // null if only values are requested
   i64 n;
   bool descending;
-  bool has_failed;
+  i64 answer;
 };
 
 constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits of a digit, for long rows and for other rows
@@ -138,17 +138,13 @@ template <class T> static inline i64 memory_of_sort(i64 n) {
   return (sizeof(u32) * MOST_DIGITS << DIGIT) + 2 * n * each;
 }
 
-template <class T> static void sort_rows(void* context, i64 first, i64 last) {
-  Radix& r = *(Radix*)context;
+template <class T> static void sort_rows(Radix& r, i64 first, i64 last) {
   if (r.n < SHORT_ROW) {
     for (i64 row = first; row < last; ++row) sort_short_row<T>(r, row);
     return;
   }
   char* memory = (char*)malloc(memory_of_sort<T>(r.n));
-  if (!memory) {
-    __atomic_store_n(&r.has_failed, true, __ATOMIC_RELAXED);
-    return;
-  }
+  if (!memory) return note(&r.answer, NO_MEMORY);
   for (i64 row = first; row < last; ++row) sort_row<T>(r, row, memory);
   free(memory);
 }
@@ -158,6 +154,7 @@ template <class T> static i64 sort_all(const Call& call) {
   const abi::Array& x = call.array[2];
   Radix r = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1],
              (bool)call.integer[0]};
-  call.share(sort_rows<T>, &r, x.shape[0], r.n < SHORT_ROW ? LONG / 16 / (r.n + 1) + 1 : 1);
-  return r.has_failed ? OUT_OF_MEMORY : 0;
+  call.share(as_body(sort_rows<T>), &r, x.shape[0],
+             r.n < SHORT_ROW ? LONG / 16 / (r.n + 1) + 1 : 1);
+  return r.answer;
 }

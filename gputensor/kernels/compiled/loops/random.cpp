@@ -136,8 +136,7 @@ static void prepare_division(Draw& d) {
 
 // --- calls --------------------------------------------------------------------------------------
 
-static void draw_blocks(void* context, i64 first, i64 last) {
-  const Draw& d = *(const Draw*)context;
+static void draw_blocks(const Draw& d, i64 first, i64 last) {
   alignas(64) u64 words[WORDS];
   alignas(64) u64 made[WORDS];
   for (i64 block = first; block < last; block += WORDS / 4) {
@@ -161,7 +160,7 @@ template <Make make, Put put> static i64 draw(const Call& call) {
   } else {
     d.first = call.real[0], d.second = call.real[1];
   }
-  call.share(draw_blocks, &d, (d.numel + 3) / 4, SHARED_BLOCKS);
+  call.share(as_body(draw_blocks), &d, (d.numel + 3) / 4, SHARED_BLOCKS);
   return 0;
 }
 
@@ -188,7 +187,6 @@ static const abi::FunctionEntry functions[] = {
     WHOLE(bernoulli, bernoulli) WHOLE_FLOATS(bernoulli)
     {"permutation", permute},
 };
-extern const abi::Family random = {"random", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family random = {"random", functions};
 
 }  // namespace CAPABILITY

@@ -278,7 +278,6 @@ static const abi::FunctionEntry functions[] = {
     {"slopes f32", slopes<f32>, true},
     {"slopes f64", slopes<f64>, true},
 };
-extern const abi::Family recurrent = {"recurrent", nullptr, 0, functions,
-                                      sizeof functions / sizeof *functions};
+extern const abi::Family recurrent = {"recurrent", functions};
 
 }  // namespace CAPABILITY

@@ -316,7 +316,5 @@ static const abi::FunctionEntry functions[] = {
     ALL(X)
 #undef X
 };
-extern const abi::Family reduce;
-extern const abi::Family reduce = {"reduce", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family reduce = {"reduce", functions};
 }  // namespace CAPABILITY

@@ -204,8 +204,7 @@ void end_row(const Plan& plan, const Place& at, char* acc) {
   unpack_outputs(plan, at.out, acc, 1, 0, 1, 0);
 }
 
-void rows_of_outputs(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void rows_of_outputs(const Plan& plan, i64 first, i64 last) {
   if (plan.is_run) return whole_rows(plan, first, last);
   alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * MOST_ACC];
   for (i64 k = first; k < last; k++) {
@@ -214,8 +213,7 @@ void rows_of_outputs(void* context, i64 first, i64 last) {
   }
 }
 
-void parts_of_rows(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void parts_of_rows(const Plan& plan, i64 first, i64 last) {
   const int size = plan.leaf->acc_size;
   alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * MOST_ACC];
   for (i64 k = first; k < last; k++) {
@@ -386,8 +384,7 @@ char* make_columns_of(const Plan& plan, const Block& block, i64 first, i64 last,
   return counter.found();
 }
 
-void blocks_of_columns(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void blocks_of_columns(const Plan& plan, i64 first, i64 last) {
   Columns memory;
   char* level = aligned(__builtin_alloca(levels_of(plan)));
   for (i64 k = first; k < last; k++) {
@@ -399,8 +396,7 @@ void blocks_of_columns(void* context, i64 first, i64 last) {
 }
 
 // All blocks of a part, in memory order.
-void parts_of_columns(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void parts_of_columns(const Plan& plan, i64 first, i64 last) {
   Columns memory;
   char* level = aligned(__builtin_alloca(levels_of(plan)));
   for (i64 k = first; k < last; k++) {
@@ -414,8 +410,7 @@ void parts_of_columns(void* context, i64 first, i64 last) {
   }
 }
 
-void merge_columns(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void merge_columns(const Plan& plan, i64 first, i64 last) {
   Columns memory;
   char* level = aligned(__builtin_alloca(levels_of(plan)));
   for (i64 k = first; k < last; k++) {
@@ -453,8 +448,7 @@ void plan_columns(Plan& plan) {
 
 // --- all ----------------------------------------------------------------------------------------
 
-void fill_outputs(void* context, i64 first, i64 last) {
-  const Plan& plan = *(const Plan*)context;
+void fill_outputs(const Plan& plan, i64 first, i64 last) {
   for (i64 k = first; k < last; k++) {
     alignas(16) char acc[16] = {};
     const Place at = place_of(plan, k, 0);
@@ -534,7 +528,7 @@ i64 run_reduction(const Reduction& reduction, const Array& x, const Array& out, 
   plan.pack_param = packs[log2_of(leaf.acc_size)];
   plan.partial = nullptr;
   if (!plan.count) {
-    fill_outputs(&plan, 0, plan.outputs);
+    fill_outputs(plan, 0, plan.outputs);
     return 0;
   }
   if (plan.n_kept > 1) plan.n_kept = coalesce(plan.kept, plan.n_kept);
@@ -546,20 +540,20 @@ i64 run_reduction(const Reduction& reduction, const Array& x, const Array& out, 
   if (has_rows) {
     plan_rows(plan);
     if (size < 2 * GRAIN) {
-      rows_of_outputs(&plan, 0, plan.outputs);
+      rows_of_outputs(plan, 0, plan.outputs);
       return 0;
     }
     units = plan.outputs;
   } else {
     plan_columns(plan);
     if (size < 2 * GRAIN) {
-      blocks_of_columns(&plan, 0, plan.blocks);
+      blocks_of_columns(plan, 0, plan.blocks);
       return 0;
     }
     units = plan.blocks;
   }
   if (plan.pieces == 1 || units >= MANY) {
-    share(has_rows ? rows_of_outputs : blocks_of_columns, &plan, units,
+    share(has_rows ? as_body(rows_of_outputs) : as_body(blocks_of_columns), &plan, units,
           parts_of(GRAIN / 2, size / units));
     return 0;
   }
@@ -569,12 +563,12 @@ i64 run_reduction(const Reduction& reduction, const Array& x, const Array& out, 
   const i64 parts = units * plan.parts;
   plan.partial = (char*)malloc(parts * (has_rows ? leaf.acc_size : COLUMNS_BYTES));
   if (!plan.partial) return 1;
-  share(has_rows ? parts_of_rows : parts_of_columns, &plan, parts,
+  share(has_rows ? as_body(parts_of_rows) : as_body(parts_of_columns), &plan, parts,
         parts_of(GRAIN / 2, size / parts));
   if (has_rows) {
     merge_rows(plan);
   } else {
-    share(merge_columns, &plan, units, parts_of(64, plan.parts));
+    share(as_body(merge_columns), &plan, units, parts_of(64, plan.parts));
   }
   free(plan.partial);
   return 0;

@@ -109,8 +109,7 @@ static void sample_images(const Work<T>& work, T* out, const T* image, const Spo
   }
 }
 
-template <class T> static void sample_blocks(void* context, i64 first, i64 last) {
-  const Work<T>& work = *(const Work<T>*)context;
+template <class T> static void sample_blocks(const Work<T>& work, i64 first, i64 last) {
   const Places<T>& of = work.of;
   Taps<T> taps[3];
   Spots<T> spots;
@@ -136,25 +135,18 @@ template <class T> static i64 sample(const Call& call) {
   Work<T> work = {{}, (const T*)x.data, (T*)call.array[2].data};
   if (!begin(work.of, x, grid, call.integer) || !steps_of<T>(work.step, x, 0, 2)) return -1;
   const i64 each = BLOCK * work.of.channels * work.of.taps() / 4;
-  call.share(sample_blocks<T>, &work, work.of.samples * work.of.blocks,
+  call.share(as_body(sample_blocks<T>), &work, work.of.samples * work.of.blocks,
              each < WORTH ? WORTH / (each + 1) + 1 : 1);
   return 0;
 }
 
-static i64 grid_sample(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? sample<f64>(call) : sample<f32>(call);
-}
-
-static i64 grid_sample_backward(const Call& call) {
-  return call.array[0].dtype == abi::f64 ? run_backward<f64>(call) : run_backward<f32>(call);
-}
-
-const abi::FunctionEntry functions[] = {{"grid_sample", grid_sample},
-                                        {"grid_sample_backward", grid_sample_backward}};
+const abi::FunctionEntry functions[] = {
+    {"grid_sample", by_dtype<sample<f32>, sample<f64>>},
+    {"grid_sample_backward", by_dtype<sample_backward<f32>, sample_backward<f64>>},
+};
 
 }  // namespace
 
-extern const abi::Family sampling = {"sampling", nullptr, 0, functions,
-                                     sizeof functions / sizeof *functions};
+extern const abi::Family sampling = {"sampling", functions};
 
 }  // namespace CAPABILITY

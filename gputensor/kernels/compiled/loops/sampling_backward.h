@@ -62,8 +62,7 @@ static void scatter_block(const Slopes<T>& s, const Spots<T>& spots, i64 sample,
   }
 }
 
-template <class T> static void scatter_units(void* context, i64 first, i64 last) {
-  const Slopes<T>& s = *(const Slopes<T>*)context;
+template <class T> static void scatter_units(const Slopes<T>& s, i64 first, i64 last) {
   Taps<T> taps[3];
   Spots<T> spots;
   for (i64 unit = first; unit < last; ++unit) {
@@ -147,8 +146,7 @@ static void grid_block(const Slopes<T>& s, i64 sample, i64 first, i64 n, Taps<T>
   }
 }
 
-template <class T> static void grid_blocks(void* context, i64 first, i64 last) {
-  const Slopes<T>& s = *(const Slopes<T>*)context;
+template <class T> static void grid_blocks(const Slopes<T>& s, i64 first, i64 last) {
   Taps<T> taps[3];
   Spots<T> spots;
   T sum[MOST_TAPS][BLOCK];
@@ -158,13 +156,13 @@ template <class T> static void grid_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-template <class T> static i64 run_backward(const Call& call) {
+template <class T> static i64 sample_backward(const Call& call) {
   const Array &grad = call.array[0], &x = call.array[1], &grid = call.array[2];
   Slopes<T> s = {{}, &grad, &x, call.array + 3, call.array + 4};
   if (grad.dtype != code_of<T> || !begin(s.of, x, grid, call.integer)) return -1;
   const i64 work = s.of.taps() * s.of.places;
   if (s.of_grid->data)
-    call.share(grid_blocks<T>, &s, s.of.samples * s.of.blocks,
+    call.share(as_body(grid_blocks<T>), &s, s.of.samples * s.of.blocks,
                larger(1, WORTH / (BLOCK * s.of.taps() * larger(1, s.of.channels))));
   if (!s.of_x->data) return 0;
   if (!walk(s.of, *s.of_x)) return -1;
@@ -172,7 +170,7 @@ template <class T> static i64 run_backward(const Call& call) {
   const auto units = [&] { return s.of.samples * ((s.of.channels + s.group - 1) / s.group); };
   while (s.group > 1 && units() < 2 * call.threads) s.group = (s.group + 1) / 2;
   s.groups = (s.of.channels + s.group - 1) / s.group;
-  call.share(scatter_units<T>, &s, units(), larger(1, WORTH / larger(1, work * s.group)));
+  call.share(as_body(scatter_units<T>), &s, units(), larger(1, WORTH / larger(1, work * s.group)));
   return 0;
 }
 

@@ -222,8 +222,7 @@ template <class Scan> static void scan_row(const Work& work, char* const* at) {
   }
 }
 
-template <class Scan> static void scan_blocks(void* context, i64 first, i64 last) {
-  const Work& work = *(const Work*)context;
+template <class Scan> static void scan_blocks(const Work& work, i64 first, i64 last) {
   const Rows& rows = work.rows;
   typedef typename Scan::element S;
   constexpr int R = SIDE<S>, OPERANDS = 1 + Scan::template of<1>::RESULTS;
@@ -263,7 +262,7 @@ template <class Scan> static i64 run(const Call& call, u64 mask = 0) {
   work.columns = work.are_beside ? COLUMNS : BLOCK;
   work.blocks = (beside + work.columns - 1) / work.columns;
   const i64 size = (beside < work.columns ? beside : work.columns) * rows.length;
-  call.share(scan_blocks<Scan>, &work, rows.count / beside * work.blocks,
+  call.share(as_body(scan_blocks<Scan>), &work, rows.count / beside * work.blocks,
              size < GRAIN ? GRAIN / size : 1);
   return 0;
 }
@@ -323,7 +322,6 @@ static const abi::FunctionEntry functions[] = {
     {"cummax", selecting_call<false>},
     {"cummin", selecting_call<true>},
 };
-extern const abi::Family scan = {"scan", nullptr, 0, functions,
-                                 sizeof functions / sizeof *functions};
+extern const abi::Family scan = {"scan", functions};
 
 }  // namespace CAPABILITY

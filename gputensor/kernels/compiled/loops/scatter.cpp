@@ -79,29 +79,6 @@ static void scatter_rows(const Walk& walk, char* x, char* value, const char* con
   }
 }
 
-struct Scattering {
-  const Walk* walk;
-  Rows move;
-  int shared;  // the dimension
-  i64 parts;   // ranges of places
-};
-
-// These elements of the shared dimension.
-static void scatter_part(void* context, i64 first, i64 last) {
-  const Scattering& own = *(const Scattering*)context;
-  Walk part = *own.walk;
-  narrow(part, own.shared, first, last - first);
-  walk_rows(part, own.move, 0, rows_of(part));
-}
-
-// Write the elements whose positions are in these ranges.
-static void scatter_range(void* context, i64 first, i64 last) {
-  const Scattering& own = *(const Scattering*)context;
-  Walk part = *own.walk;
-  part.first = part.bound[0] * first / own.parts, part.last = part.bound[0] * last / own.parts;
-  walk_rows(part, own.move, 0, rows_of(part));
-}
-
 static i64 scatter_words(const Call& call, Rows move) {
   Walk walk;
   read(walk, call);
@@ -110,20 +87,30 @@ static i64 scatter_words(const Call& call, Rows move) {
   coalesce(walk);
   const i64 numel = numel_of(walk);
   if (!numel) return 0;
-  Scattering own = {&walk, move, -1, call.threads};
+  int shared = -1;  // the dimension
   const Dim& inner = walk.dim[walk.ndim - 1];
   const bool has_rows = !has_index(walk, inner);
   for (int d = 0; d < walk.ndim - has_rows; ++d) {
     const Dim& dim = walk.dim[d];
-    if (dim.is_free && (own.shared < 0 || dim.size > walk.dim[own.shared].size)) own.shared = d;
+    if (dim.is_free && (shared < 0 || dim.size > walk.dim[shared].size)) shared = d;
   }
   if (numel <= ALONE || call.threads < 2) {
     walk_rows(walk, move, 0, rows_of(walk));
-  } else if (own.shared >= 0 && walk.dim[own.shared].size >= call.threads) {
-    const i64 size = walk.dim[own.shared].size;
-    call.share(scatter_part, &own, size, size / (PER_THREAD * call.threads) + 1);
+  } else if (shared >= 0 && walk.dim[shared].size >= call.threads) {
+    const i64 size = walk.dim[shared].size;
+    in_parts(call, size, size / (PER_THREAD * call.threads) + 1, [&](i64 first, i64 last) {
+      Walk part = walk;
+      narrow(part, shared, first, last - first);
+      walk_rows(part, move, 0, rows_of(part));
+    });
   } else if (has_rows && inner.size * call.array[0].itemsize >= LONG_ROW) {
-    call.share(scatter_range, &own, own.parts, 1);
+    // Each thread writes the elements whose positions are in its ranges.
+    in_parts(call, call.threads, 1, [&](i64 first, i64 last) {
+      Walk part = walk;
+      part.first = part.bound[0] * first / call.threads;
+      part.last = part.bound[0] * last / call.threads;
+      walk_rows(part, move, 0, rows_of(part));
+    });
   } else {
     walk_rows(walk, move, 0, rows_of(walk));
   }
@@ -150,7 +137,6 @@ static const abi::FunctionEntry functions[] = {
 #undef SUMS
 #undef EXTREMES
 };
-extern const abi::Family scatter = {"scatter", nullptr, 0, functions,
-                                    sizeof functions / sizeof *functions};
+extern const abi::Family scatter = {"scatter", functions};
 
 }  // namespace CAPABILITY

@@ -85,8 +85,7 @@ template <class T, bool RIGHT> static void search_some(const Search& s, i64 firs
   }
 }
 
-template <class T> static void search_part(void* context, i64 first, i64 last) {
-  const Search& s = *(const Search*)context;
+template <class T> static void search_part(const Search& s, i64 first, i64 last) {
   s.is_right ? search_some<T, true>(s, first, last) : search_some<T, false>(s, first, last);
 }
 
@@ -98,7 +97,7 @@ template <class T> static i64 find_places(const Call& call) {
   s.n = call.integer[0], s.m = call.integer[1], s.is_right = call.integer[3];
   s.row_step = call.integer[2] ? s.n : 0;
   s.halvings = s.n ? 64 - __builtin_clzll(s.n) : 0;
-  call.share(search_part<T>, &s, call.array[0].size, SEARCHED);
+  call.share(as_body(search_part<T>), &s, call.array[0].size, SEARCHED);
   return 0;
 }
 
@@ -107,7 +106,6 @@ static const abi::FunctionEntry functions[] = {
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(f32) X(f64)
 #undef X
 };
-extern const abi::Family search = {"search", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family search = {"search", functions};
 
 }  // namespace CAPABILITY

@@ -196,8 +196,7 @@ static void side_by_side(int dtype, char* const* at, const i64* along, i64 items
   }
 }
 
-template <class Op, class A> static void by_columns(void* context, i64 first, i64 last) {
-  const Work& work = *(const Work*)context;
+template <class Op, class A> static void by_columns(const Work& work, i64 first, i64 last) {
   const Rows& rows = work.rows;
   for (i64 block = first; block < last; ++block) {
     const i64 begin = block % work.blocks * work.columns, left = rows.size[0] - begin;
@@ -208,8 +207,7 @@ template <class Op, class A> static void by_columns(void* context, i64 first, i6
   }
 }
 
-template <class Op, class A> static void by_turned_rows(void* context, i64 first, i64 last) {
-  const Work& work = *(const Work*)context;
+template <class Op, class A> static void by_turned_rows(const Work& work, i64 first, i64 last) {
   const Rows& rows = work.rows;
   constexpr int OUT = Op::INPUTS;
   constexpr i64 STEP = TURNED * sizeof(A);
@@ -265,9 +263,9 @@ template <class Op, class A> static i64 run(const Call& call, int axis) {
   i64 units = rows.count, size = n;
   if ((are_beside && !are_dense) || n <= SHORT<Op>) {
     i64 columns = TURNED;
-    body = by_turned_rows<Op, A>;
+    body = as_body(by_turned_rows<Op, A>);
     if (are_beside && !are_dense) {
-      body = by_columns<Op, A>;
+      body = as_body(by_columns<Op, A>);
       columns = ELEMENTS / n;
       columns = columns < FEWEST_COLUMNS ? FEWEST_COLUMNS
                 : columns > MOST_COLUMNS ? MOST_COLUMNS
@@ -296,7 +294,6 @@ static const abi::FunctionEntry functions[] = {
     {"softmax_backward", softmax_call<softmax_backward_op>},
     {"log_softmax_backward", softmax_call<log_softmax_backward_op>},
 };
-extern const abi::Family softmax = {"softmax", nullptr, 0, functions,
-                                    sizeof functions / sizeof *functions};
+extern const abi::Family softmax = {"softmax", functions};
 
 }  // namespace CAPABILITY

@@ -11,5 +11,5 @@ static const abi::LoopEntry loops[] = {
     SPECIAL_LOOPS(X)
 #undef X
 };
-extern const abi::Family special = {"special", loops, sizeof loops / sizeof *loops, nullptr, 0};
+extern const abi::Family special = {"special", loops};
 }  // namespace CAPABILITY

@@ -20,7 +20,7 @@ template <class F> class Team {
   // Run body(stage, piece) for all pieces of a stage before any piece of the next stage.
   static void run(const Call& call, i64 stages, int pieces, const F& body) {
     Team team(stages, pieces, smaller(call.threads, pieces), body);
-    call.share(take_part, &team, team.threads, 1);
+    call.share(as_body(take_part), &team, team.threads, 1);
   }
 
  private:
@@ -32,8 +32,7 @@ template <class F> class Team {
     open.value = -1, done.value = 0;
   }
 
-  static void take_part(void* context, i64 first, i64 last) {
-    Team& team = *(Team*)context;
+  static void take_part(Team& team, i64 first, i64 last) {
     for (i64 unit = first; unit < last; ++unit) unit ? team.help((int)unit) : team.lead();
   }
 

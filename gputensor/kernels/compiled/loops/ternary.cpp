@@ -10,5 +10,5 @@ static const abi::LoopEntry loops[] = {
     TERNARY_LOOPS(X)
 #undef X
 };
-extern const abi::Family ternary = {"ternary", loops, sizeof loops / sizeof *loops, nullptr, 0};
+extern const abi::Family ternary = {"ternary", loops};
 }  // namespace CAPABILITY

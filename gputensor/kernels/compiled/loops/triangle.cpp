@@ -38,8 +38,7 @@ static void move_row(char* to, i64 to_step, const char* from, i64 from_step, i64
   }
 }
 
-static void rows_of_triangle(void* context, i64 first, i64 last) {
-  const Triangle& t = *(const Triangle*)context;
+static void rows_of_triangle(const Triangle& t, i64 first, i64 last) {
   const Array &x = *t.x, &out = *t.out;
   const int d = out.ndim;
   const i64 columns = out.shape[d - 1], to_step = out.stride[d - 1], from_step = x.stride[d - 1];
@@ -72,10 +71,10 @@ template <bool LOWER> static i64 triangle(const Call& call) {
   Triangle t = {&x, &out, call.integer[0], LOWER};
   const i64 columns = out.shape[out.ndim - 1], rows = out.size / columns;
   if (out.size * out.itemsize < PARALLEL_FROM) {
-    rows_of_triangle(&t, 0, rows);
+    rows_of_triangle(t, 0, rows);
   } else {
     const i64 step = (UNIT_BYTES / 8) / (columns * out.itemsize);
-    call.share(rows_of_triangle, &t, rows, step < 1 ? 1 : step);
+    call.share(as_body(rows_of_triangle), &t, rows, step < 1 ? 1 : step);
   }
   return 0;
 }
@@ -86,7 +85,6 @@ static const abi::FunctionEntry functions[] = {
     {"lower", copies::triangle<true>},
     {"upper", copies::triangle<false>},
 };
-extern const abi::Family triangle = {"triangle", nullptr, 0, functions,
-                                     sizeof functions / sizeof *functions};
+extern const abi::Family triangle = {"triangle", functions};
 
 }  // namespace CAPABILITY

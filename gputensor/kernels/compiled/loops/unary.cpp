@@ -10,5 +10,5 @@ static const abi::LoopEntry loops[] = {
     UNARY_LOOPS(X)
 #undef X
 };
-extern const abi::Family unary = {"unary", loops, sizeof loops / sizeof *loops, nullptr, 0};
+extern const abi::Family unary = {"unary", loops};
 }  // namespace CAPABILITY

@@ -28,8 +28,7 @@ static inline i64 end_of(const Runs& r, i64 block) {
   return end < r.n ? end : r.n;
 }
 
-template <class T> static void count_blocks(void* context, i64 first, i64 last) {
-  const Runs& r = *(const Runs*)context;
+template <class T> static void count_blocks(const Runs& r, i64 first, i64 last) {
   const T* x = (const T*)r.x;
   for (i64 block = first; block < last; ++block) {
     u32 count = !block;
@@ -44,7 +43,7 @@ template <class T> static i64 count_runs(const Call& call) {
   Runs r = {call.array[0].data, call.array[0].size, (i64*)call.array[1].data};
   const i64 blocks = (r.n + PER_BLOCK - 1) / PER_BLOCK;
   r.before[0] = 0;
-  call.share(count_blocks<T>, &r, blocks, 4);
+  call.share(as_body(count_blocks<T>), &r, blocks, 4);
   for (i64 b = 0; b < blocks; ++b) r.before[b + 1] += r.before[b];
   return 0;
 }
@@ -64,8 +63,7 @@ static i64 starts_of(const T* x, i64 n, bool is_first, i64 before, u32* starts, 
   return count;
 }
 
-template <class T> static void find_blocks(void* context, i64 first, i64 last) {
-  const Runs& r = *(const Runs*)context;
+template <class T> static void find_blocks(const Runs& r, i64 first, i64 last) {
   u32 starts[PER_BLOCK + 1];
   for (i64 block = first; block < last; ++block) {
     const i64 base = block * PER_BLOCK, n = end_of(r, block) - base, to = r.before[block];
@@ -84,7 +82,7 @@ template <class T> static void find_blocks(void* context, i64 first, i64 last) {
 template <class T> static i64 find_runs(const Call& call) {
   const abi::Array* a = call.array;
   Runs r = {a[3].data, a[3].size, (i64*)a[4].data, a[0].data, (i64*)a[1].data, (i64*)a[2].data};
-  call.share(find_blocks<T>, &r, (r.n + PER_BLOCK - 1) / PER_BLOCK, 4);
+  call.share(as_body(find_blocks<T>), &r, (r.n + PER_BLOCK - 1) / PER_BLOCK, 4);
   if (!r.counts) return 0;
   const i64 all = a[2].size;  // counts has the index of each run's first element
   for (i64 k = 0; k < all; ++k) r.counts[k] = (k + 1 < all ? r.counts[k + 1] : r.n) - r.counts[k];
@@ -97,7 +95,6 @@ static const abi::FunctionEntry functions[] = {
     X("u64", u64) X("i64", u64) X("f16", f16) X("bf16", bf16) X("f32", f32) X("f64", f64)
 #undef X
 };
-extern const abi::Family unique = {"unique", nullptr, 0, functions,
-                                   sizeof functions / sizeof *functions};
+extern const abi::Family unique = {"unique", functions};
 
 }  // namespace CAPABILITY

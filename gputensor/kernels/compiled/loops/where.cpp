@@ -47,6 +47,6 @@ static const abi::LoopEntry loops[] = {
     X(i64, u64) X(f16, u16) X(bf16, u16) X(f32, u32) X(f64, u64) X(c64, u64) X(c128, w128)
 #undef X
 };
-extern const abi::Family where = {"where", loops, sizeof loops / sizeof *loops, nullptr, 0, true};
+extern const abi::Family where = {"where", loops, true};
 
 }  // namespace CAPABILITY

@@ -1,9 +1,36 @@
-// Combination of the values of the threads, or lanes, that share a row. Included by softmax.cu and
-// norm.cu.
+// Positions of the threads, or lanes, that share a row, and the combination of their values.
 #ifndef GPUTENSOR_LANES
 #define GPUTENSOR_LANES
 
 #include "launch.cuh"
+#include "pointwise/strided.cuh"
+
+// The position of a thread: `lane` of row `row`, of which its block has `segment`.
+struct lane_place { u32 lane, row, segment; };
+
+// The position in the rows of group `group` of blocks.
+template <class P> DEVICE lane_place place_in(const P& p, u32 group) {
+  const u32 t = threadIdx.x;
+  const u32 lane = p.lanes_are_adjacent ? t & ((1u << p.lane_bits) - 1) : t >> p.slot_bits;
+  const u32 slot = p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1);
+  return {lane, (group << p.slot_bits) + slot, 0};
+}
+
+// The position if `segments` blocks form a group.
+template <class P> DEVICE lane_place place_of(const P& p) {
+  const u32 group = quotient_of(blockIdx.x, p.segments);
+  lane_place at = place_in(p, group);
+  at.segment = blockIdx.x - group * p.segments.size;
+  return at;
+}
+
+// The units [begin, end) of a segment.
+struct segment_units { u32 begin, end; };
+
+template <class P> DEVICE segment_units units_of(const P& p, u32 segment) {
+  const u32 begin = segment * p.per_segment;
+  return {begin, p.count - begin < p.per_segment ? p.count : begin + p.per_segment};
+}
 
 // Combine the values of all lanes. Each lane gets the result. All threads of the block must call
 // it.

@@ -7,6 +7,7 @@
 
 #include "pointwise/contiguous.cuh"
 #include "launch.cuh"
+#include "lanes.cuh"
 
 // reduce_launch.py packs this struct. data: out, or the partial results; in. count: units of an
 // output's reduced elements. per_segment: units of one segment. number: the divisor of `mean`, or
@@ -30,33 +31,16 @@ template <int MAX_DIMS> struct reduce_params {
   dimension<1> reduced[MAX_DIMS];
 };
 
-// The position of a thread: `lane` of the output `output` in `segment`.
-struct reduce_position {
-  u32 lane, output, segment;
+// The position of a thread; a row consists of the elements of one output.
+struct reduce_position : lane_place {
   i64 out_offset, in_offset;
 };
 
 template <class P> DEVICE reduce_position reduce_locate(const P& p) {
-  constexpr int dims = P::dims;
-  const u32 group = quotient_of(blockIdx.x, p.segments);
-  const u32 t = threadIdx.x;
-  reduce_position at;
-  at.segment = blockIdx.x - group * p.segments.size;
-  at.lane = p.lanes_are_adjacent ? t & ((1u << p.lane_bits) - 1) : t >> p.slot_bits;
-  at.output = (group << p.slot_bits) +
-              (p.lanes_are_adjacent ? t >> p.lane_bits : t & ((1u << p.slot_bits) - 1));
-  at.out_offset = at.in_offset = 0;
-  u32 index = at.output < p.outputs ? at.output : 0;
-#pragma unroll(dims <= 8 ? dims : 1)
-  for (int d = 0; d < dims; ++d) {
-    if (d >= p.kept_dims) break;
-    const u32 rest = quotient_of(index, p.kept[d].by);
-    const u32 coordinate = index - rest * p.kept[d].by.size;
-    at.out_offset += coordinate * p.kept[d].stride_bytes[0];
-    at.in_offset += coordinate * p.kept[d].stride_bytes[1];
-    index = rest;
-  }
-  return at;
+  const lane_place at = place_of(p);
+  i64 offset[2] = {};
+  add_offsets<P::dims>(p.kept, p.kept_dims, at.row < p.outputs ? at.row : 0, offset);
+  return {at, offset[0], offset[1]};
 }
 
 // The byte offsets of the units `index`, and their indices along the fastest reduced dimension.
@@ -273,10 +257,10 @@ struct reduce_columns_of {
 
 template <int PACK, class P>
 DEVICE reduce_columns_of locate_columns(const P& p, const reduce_position& at) {
-  const bool is_there = at.output < p.outputs;
+  const bool is_there = at.row < p.outputs;
   reduce_columns_of found;
-  found.row = quotient_of(is_there ? at.output : 0, p.kept[0].by);
-  found.column = (at.output - found.row * p.kept[0].by.size) * PACK;
+  found.row = quotient_of(is_there ? at.row : 0, p.kept[0].by);
+  found.column = (at.row - found.row * p.kept[0].by.size) * PACK;
   const u32 left = p.run - found.column;
   found.here = !is_there ? 0 : left < PACK ? left : PACK;
   return found;

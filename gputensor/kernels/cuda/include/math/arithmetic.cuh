@@ -157,7 +157,7 @@ template <class T> DEVICE complex_of<T> quotient(complex_of<T> a, complex_of<T> 
 }
 
 // The root with non-negative real part. On the branch cut it has the sign of the imaginary part.
-template <class T> DEVICE complex_of<T> complex_root(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_sqrt(complex_of<T> z) {
   if (z.re == 0 && z.im == 0) return complex_of<T>{0, z.im};
   if (z.im - z.im != 0 && z.im == z.im) return complex_of<T>{math_abs(z.im), z.im};
   if (z.re != z.re) return complex_of<T>{z.re, z.re};

@@ -1,4 +1,5 @@
-// Elementary functions of real and complex numbers. Their names do not depend on the width.
+// Elementary functions of real and complex numbers. Their names depend neither on the width nor on
+// whether a number is complex.
 //
 // Complex functions follow C99's branch cuts and signed zeros. For arguments above LARGE<T>,
 // inverse functions use their asymptotic form, which is also exact at infinity.
@@ -49,18 +50,25 @@ template <class T> DEVICE T power_of_number(T a, T b) {
 }
 
 template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
+template <class T> DEVICE bool is_finite(complex_of<T> z) {
+  return is_finite(z.re) && is_finite(z.im);
+}
 template <class T> DEVICE bool is_infinite(T x) { return (x == x) & !is_finite(x); }
+template <class T> DEVICE bool is_infinite(complex_of<T> z) {
+  return is_infinite(z.re) || is_infinite(z.im);
+}
 template <class T> DEVICE bool has_sign(T x) { return math_copysign((T)1, x) < 0; }
 
 template <class T> DEVICE complex_of<T> multiplied(complex_of<T> z, T by) {
   return complex_of<T>{z.re * by, z.im * by};
 }
 
+template <class T> DEVICE T one_over(T x) { return 1 / x; }
 template <class T> DEVICE complex_of<T> one_over(complex_of<T> z) {
   return quotient(complex_of<T>{1, 0}, z);
 }
 
-template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_exp(complex_of<T> z) {
   const T size = math_exp(z.re);
   if (z.im == 0) return complex_of<T>{size, z.im};
   // An infinity and an angle that is not finite: with an angle of zero, exp(-inf) gives zeros, and
@@ -68,6 +76,10 @@ template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
   const bool has_direction = is_finite(z.im) || !is_infinite(z.re);
   const T angle = has_direction ? z.im : math_copysign((T)0, z.im);
   return complex_of<T>{size * math_cos(angle), size * math_sin(angle)};
+}
+
+template <class T> DEVICE complex_of<T> math_exp2(complex_of<T> z) {
+  return math_exp(multiplied(z, LN2<T>));
 }
 
 // The logarithm of the modulus, with errors of a few ulp even if the modulus is near 1 or
@@ -81,20 +93,28 @@ template <class T> DEVICE T log_size(T re, T im) {
   return math_log(math_hypot(x, y));
 }
 
-template <class T> DEVICE complex_of<T> complex_log(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_log(complex_of<T> z) {
   return complex_of<T>{log_size(z.re, z.im), math_atan2(z.im, z.re)};
 }
 
-template <class T> DEVICE complex_of<T> complex_log1p(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_log10(complex_of<T> z) {
+  return multiplied(math_log(z), 1 / LN10<T>);
+}
+
+template <class T> DEVICE complex_of<T> math_log2(complex_of<T> z) {
+  return multiplied(math_log(z), 1 / LN2<T>);
+}
+
+template <class T> DEVICE complex_of<T> math_log1p(complex_of<T> z) {
   const T x = z.re, y = z.im;
-  if (math_abs(x) > (T)0.5 || math_abs(y) > (T)0.5) return complex_log(complex_of<T>{1 + x, y});
+  if (math_abs(x) > (T)0.5 || math_abs(y) > (T)0.5) return math_log(complex_of<T>{1 + x, y});
   return complex_of<T>{math_log1p(x * (2 + x) + y * y) / 2, math_atan2(y, 1 + x)};
 }
 
-template <class T> DEVICE complex_of<T> complex_expm1(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_expm1(complex_of<T> z) {
   if (z.re == 0 && z.im == 0) return complex_of<T>{0, z.im};
   if (!is_finite(z.re) || !is_finite(z.im)) {
-    const complex_of<T> e = complex_exp(z);
+    const complex_of<T> e = math_exp(z);
     return complex_of<T>{e.re - 1, e.im};
   }
   const T half = math_sin(z.im / 2);
@@ -102,7 +122,7 @@ template <class T> DEVICE complex_of<T> complex_expm1(complex_of<T> z) {
                        math_exp(z.re) * math_sin(z.im)};
 }
 
-template <class T> DEVICE complex_of<T> complex_sinh(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_sinh(complex_of<T> z) {
   if (z.im == 0) return complex_of<T>{math_sinh(z.re), z.im};
   if (!is_finite(z.im) && (z.re == 0 || is_infinite(z.re))) {
     return complex_of<T>{z.re == 0 ? z.re : math_abs(z.re), z.im - z.im};
@@ -111,7 +131,7 @@ template <class T> DEVICE complex_of<T> complex_sinh(complex_of<T> z) {
   return complex_of<T>{math_sinh(z.re) * math_cos(z.im), math_cosh(z.re) * math_sin(z.im)};
 }
 
-template <class T> DEVICE complex_of<T> complex_cosh(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_cosh(complex_of<T> z) {
   if (z.im == 0) {
     const bool is_negative = !is_nan(z.re) && has_sign(z.re);
     return complex_of<T>{math_cosh(z.re), is_negative ? -z.im : z.im};
@@ -122,7 +142,7 @@ template <class T> DEVICE complex_of<T> complex_cosh(complex_of<T> z) {
   return complex_of<T>{math_cosh(z.re) * math_cos(z.im), math_sinh(z.re) * math_sin(z.im)};
 }
 
-template <class T> DEVICE complex_of<T> complex_tanh(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_tanh(complex_of<T> z) {
   if (!is_finite(z.im) && !is_infinite(z.re)) {
     return complex_of<T>{z.re == 0 ? z.re : z.im - z.im, z.im - z.im};
   }
@@ -137,44 +157,51 @@ template <class T> DEVICE complex_of<T> complex_tanh(complex_of<T> z) {
   return complex_of<T>{beta * math_sqrt(1 + s * s) * s / size, t / size};
 }
 
-// Circular functions are hyperbolic functions of i * z.
+// Circular functions are hyperbolic functions of i * z. A complex angle is never far.
 template <class T> DEVICE complex_of<T> times_i(complex_of<T> z) { return {-z.im, z.re}; }
 template <class T> DEVICE complex_of<T> over_i(complex_of<T> z) { return {z.im, -z.re}; }
+template <class T> DEVICE complex_of<T> near_cos(complex_of<T> z) { return math_cosh(times_i(z)); }
+template <class T> DEVICE complex_of<T> near_sin(complex_of<T> z) {
+  return times_i(math_sinh(over_i(z)));
+}
+template <class T> DEVICE complex_of<T> near_tan(complex_of<T> z) {
+  return over_i(math_tanh(times_i(z)));
+}
 
 template <class T> DEVICE bool is_large(complex_of<T> z) {
   return math_abs(z.re) > LARGE<T> || math_abs(z.im) > LARGE<T>;
 }
 
-template <class T> DEVICE complex_of<T> complex_asin(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_asin(complex_of<T> z) {
   if (z.re == 0 && is_nan(z.im)) return z;
   if (is_large(z)) {
     return complex_of<T>{math_atan2(z.re, math_abs(z.im)),
                          math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
   }
-  const complex_of<T> a = complex_root(complex_of<T>{1 - z.re, -z.im});
-  const complex_of<T> b = complex_root(complex_of<T>{1 + z.re, z.im});
+  const complex_of<T> a = math_sqrt(complex_of<T>{1 - z.re, -z.im});
+  const complex_of<T> b = math_sqrt(complex_of<T>{1 + z.re, z.im});
   return complex_of<T>{math_atan2(z.re, a.re * b.re - a.im * b.im),
                        math_copysign(math_asinh(a.re * b.im - a.im * b.re), z.im)};
 }
 
-template <class T> DEVICE complex_of<T> complex_acos(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_acos(complex_of<T> z) {
   if (z.re == 0 && is_nan(z.im)) return complex_of<T>{PI<T> / 2, z.im};
   if (is_large(z)) {
     return complex_of<T>{math_atan2(math_abs(z.im), z.re),
                          -math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
   }
-  const complex_of<T> a = complex_root(complex_of<T>{1 - z.re, -z.im});
-  const complex_of<T> b = complex_root(complex_of<T>{1 + z.re, z.im});
+  const complex_of<T> a = math_sqrt(complex_of<T>{1 - z.re, -z.im});
+  const complex_of<T> b = math_sqrt(complex_of<T>{1 + z.re, z.im});
   return complex_of<T>{2 * math_atan2(a.re, b.re),
                        -math_copysign(math_asinh(b.re * a.im - b.im * a.re), z.im)};
 }
 
-template <class T> DEVICE complex_of<T> complex_acosh(complex_of<T> z) {
-  const complex_of<T> w = complex_acos(z);  // is -i or i times the result
+template <class T> DEVICE complex_of<T> math_acosh(complex_of<T> z) {
+  const complex_of<T> w = math_acos(z);  // is -i or i times the result
   return has_sign(z.im) ? over_i(w) : times_i(w);
 }
 
-template <class T> DEVICE complex_of<T> complex_atanh(complex_of<T> z) {
+template <class T> DEVICE complex_of<T> math_atanh(complex_of<T> z) {
   const T x = math_abs(z.re), y = z.im;
   if (is_nan(y) || (is_nan(x) && is_finite(y))) {
     return complex_of<T>{x == 0 || is_infinite(x) ? math_copysign((T)0, z.re) : x + y, x + y};
@@ -187,6 +214,22 @@ template <class T> DEVICE complex_of<T> complex_atanh(complex_of<T> z) {
   const T near = (1 - x) * (1 - x) + y * y;
   return complex_of<T>{math_copysign(math_log1p(4 * x / near) / 4, z.re),
                        math_atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2};
+}
+
+template <class T> DEVICE complex_of<T> math_asinh(complex_of<T> z) {
+  return over_i(math_asin(times_i(z)));
+}
+
+template <class T> DEVICE complex_of<T> math_atan(complex_of<T> z) {
+  return over_i(math_atanh(times_i(z)));
+}
+
+template <class T> DEVICE T logistic(T x) {
+  if constexpr (is_complex<T>) {
+    return one_over(plus(T{1, 0}, math_exp(negative(x))));
+  } else {
+    return 1 / (1 + math_exp(-x));
+  }
 }
 
 #endif

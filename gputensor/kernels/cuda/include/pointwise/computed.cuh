@@ -5,8 +5,8 @@
 //     template <class T> static DEVICE T of(T x, T slope) { return x > 0 ? x : x * slope; }
 //   };
 //
-// An input is a tensor or a number. The scalars of a call follow the inputs. All values, and the
-// result, have the arithmetic type. The result is stored in the common dtype.
+// An input is a tensor or a number. The scalars of a call follow the inputs. All values have the
+// arithmetic type. A result of this type is stored in the common dtype, a bool as a bool.
 #ifndef GPUTENSOR_COMPUTED
 #define GPUTENSOR_COMPUTED
 
@@ -25,11 +25,6 @@ template <int INPUTS, int SCALARS> struct takes {
 template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
 template <class F, int MAX_DIMS> using strided_call_of =
     strided_params<F::inputs + 1, F::values, MAX_DIMS>;
-template <class F, int MAX_DIMS> using rows_call_of =
-    rows_params<F::inputs + 1, F::values, MAX_DIMS>;
-template <class F, int MAX_DIMS> using turned_call_of =
-    turned_params<F::inputs + 1, F::values, MAX_DIMS>;
-
 // The result of a functor; values: the inputs first.
 template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
   constexpr int N = F::values;
@@ -49,12 +44,24 @@ template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
   }
 }
 
+// A result in the common dtype; a bool in its own.
+template <class scalar_t, class R> DEVICE auto stored(R made) {
+  if constexpr (same<R, bool>) {
+    return b8{(u8)made};
+  } else {
+    return cast<scalar_t>(made);
+  }
+}
+
+// A single input is a tensor; the inputs of other operators may be numbers.
 template <class F, class scalar_t> DEVICE void compute_contiguous(const contiguous_call_of<F>& p) {
   typedef typename acc_of<scalar_t>::type acc_t;
   constexpr int N = F::inputs, PACK = 16 / sizeof(scalar_t);
   constexpr int PACKS = N == 1 ? UNARY_PACKS : BINARY_PACKS;
   const u32 tile = blockDim.x * PACK * PACKS, first = blockIdx.x * tile;
+  const auto is_number = [&](int j) { return N > 1 && p.numbers >> j & 1; };
   acc_t given[F::values], v[F::values];
+  typedef decltype(stored<scalar_t>(made_of<F>(v))) out_t;
 #pragma unroll
   for (int j = 0; j < F::values; ++j) v[j] = given[j] = number<acc_t>(p.value[j]);
   if (first + tile <= p.numel && all_aligned(p.data)) {
@@ -64,30 +71,28 @@ template <class F, class scalar_t> DEVICE void compute_contiguous(const contiguo
       const u32 at = first + (k * blockDim.x + threadIdx.x) * PACK;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        x[j][k] =
-            load_or_repeat<scalar_t, PACK>(p.data[j + 1], at, p.numbers >> j & 1, given[j]);
+        x[j][k] = load_or_repeat<scalar_t, PACK>(p.data[j + 1], at, is_number(j), given[j]);
       }
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
+      pack<out_t, PACK> result;
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
 #pragma unroll
-        for (int j = 0; j < N; ++j) {
-          v[j] = element_or_number(x[j][k].at[e], p.numbers >> j & 1, given[j]);
-        }
-        x[0][k].at[e] = cast<scalar_t>(made_of<F>(v));
+        for (int j = 0; j < N; ++j) v[j] = element_or_number(x[j][k].at[e], is_number(j), given[j]);
+        result.at[e] = stored<scalar_t>(made_of<F>(v));
       }
-      store_pack<scalar_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, x[0][k]);
+      store_pack<out_t, PACK>(p.data[0], first + (k * blockDim.x + threadIdx.x) * PACK, result);
     }
   } else {
     const u32 end = first + tile < p.numel ? first + tile : p.numel;
     for (u32 i = first + threadIdx.x; i < end; i += blockDim.x) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        if (!(p.numbers >> j & 1)) v[j] = cast<acc_t>(load_one<scalar_t>(p.data[j + 1], i));
+        if (!is_number(j)) v[j] = cast<acc_t>(load_one<scalar_t>(p.data[j + 1], i));
       }
-      store_one(p.data[0], i, cast<scalar_t>(made_of<F>(v)));
+      store_one(p.data[0], i, stored<scalar_t>(made_of<F>(v)));
     }
   }
 }
@@ -99,7 +104,9 @@ DEVICE void compute_strided(const strided_call_of<F, MAX_DIMS>& p) {
   if (first >= p.numel) return;
   i64 offset[N + 1][STRIDED_UNROLL];
   locate(p, first, blockDim.x, offset);
-  acc_t x[N][STRIDED_UNROLL], result[STRIDED_UNROLL], v[F::values];
+  acc_t x[N][STRIDED_UNROLL], v[F::values];
+  typedef decltype(made_of<F>(v)) result_t;
+  result_t result[STRIDED_UNROLL];
 #pragma unroll
   for (int j = 0; j < N; ++j) read_input(p, j + 1, j, offset[j + 1], x[j]);
 #pragma unroll
@@ -110,18 +117,22 @@ DEVICE void compute_strided(const strided_call_of<F, MAX_DIMS>& p) {
     for (int j = 0; j < N; ++j) v[j] = x[j][k];
     result[k] = made_of<F>(v);
   }
-  write_common(p, offset[0], elements_left(first, p.numel), result);
+  if constexpr (same<result_t, bool>) {
+    store(p.data[0], offset[0], elements_left(first, p.numel), p.code[0], result);
+  } else {
+    write_common(p, offset[0], elements_left(first, p.numel), result);
+  }
 }
 
 // For walk_rows and walk_tiles.
 template <class F, class scalar_t, class P> struct computed_body : computed_inputs<scalar_t, P> {
   typedef typename acc_of<scalar_t>::type acc_t;
 
-  template <class... X> DEVICE scalar_t of(X... x) const {
+  template <class... X> DEVICE auto of(X... x) const {
     acc_t v[F::values] = {x...};
 #pragma unroll
     for (int j = F::inputs; j < F::values; ++j) v[j] = number<acc_t>(this->p.value[j]);
-    return cast<scalar_t>(made_of<F>(v));
+    return stored<scalar_t>(made_of<F>(v));
   }
 };
 

@@ -93,6 +93,29 @@ template <class T> DEVICE void store_one(char* data, u32 element, T value) {
   ((T*)data)[element] = value;
 }
 
+// Elements `element` to element + N - 1 of an operand of `count` elements; those after its end are
+// `filler`. is_aligned: element 0 is at an address divisible by 16.
+template <class T, int N>
+DEVICE pack<T, N> load_within(const char* data, u32 element, u32 count, bool is_aligned,
+                              T filler = T{}) {
+  if (is_aligned && element + N <= count) return load_pack<T, N>(data, element);
+  pack<T, N> loaded;
+#pragma unroll
+  for (u32 e = 0; e < N; ++e) {
+    loaded.at[e] = element + e < count ? load_one<T>(data, element + e) : filler;
+  }
+  return loaded;
+}
+
+template <class T, int N>
+DEVICE void store_within(char* data, u32 element, u32 count, bool is_aligned, pack<T, N> value) {
+  if (is_aligned && element + N <= count) return store_pack<T, N>(data, element, value);
+#pragma unroll
+  for (u32 e = 0; e < N; ++e) {
+    if (element + e < count) store_one(data, element + e, value.at[e]);
+  }
+}
+
 template <int OPERANDS> DEVICE bool all_aligned(char* const (&data)[OPERANDS]) {
   u64 bits = 0;
 #pragma unroll

@@ -24,18 +24,8 @@ template <int MOST, int MAX_DIMS> struct indexed_params {
 // The addresses of an element in both operands. In operand MOVED the indices determine the
 // position.
 template <int MOVED, class P> DEVICE void find_places(const P& p, u32 index, char* (&at)[2]) {
-  i64 offset[P::operands];
-#pragma unroll
-  for (int j = 0; j < P::operands; ++j) offset[j] = 0;
-  for (u32 d = 0; d < p.ndim; ++d) {
-    u32 coordinate = index;
-    if (d + 1 < p.ndim) {
-      index = quotient_of(coordinate, p.dim[d].by);
-      coordinate -= index * p.dim[d].by.size;
-    }
-#pragma unroll
-    for (int j = 0; j < P::operands; ++j) offset[j] += (i64)coordinate * p.dim[d].stride_bytes[j];
-  }
+  i64 offset[P::operands] = {};
+  add_offsets(p.dim, p.ndim, index, offset);
 #pragma unroll
   for (int k = 0; k < P::count; ++k) {
     if (k >= (int)p.indices) break;

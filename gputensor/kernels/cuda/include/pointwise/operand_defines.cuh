@@ -2,24 +2,16 @@
 // has no include guard, because it is included once per variant; see Note [Operand kinds].
 #ifndef KINDS
 #define KINDS RUNS, RUNS, RUNS, RUNS
-#endif
-#ifndef WIDTHS
 #define WIDTHS 16, 16, 16, 16
+#define UNIT 4
+#define UNROLL 2
 #endif
-#ifndef HELD
+#ifndef HELD  // only pointwise_plan.py defines these
 #define HELD 0
+#define ALONG 0
 #endif
 #ifndef DRAWN
 #define DRAWN 0
-#endif
-#ifndef UNIT
-#define UNIT 4
-#endif
-#ifndef UNROLL
-#define UNROLL 2
-#endif
-#ifndef ALONG
-#define ALONG 0
 #endif
 #ifndef OUTPUTS
 #define OUTPUTS 1

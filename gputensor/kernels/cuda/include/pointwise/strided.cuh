@@ -46,6 +46,25 @@ template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
   dimension<OPERANDS> dim[MAX_DIMS];
 };
 
+// Add the byte offsets of position `index` in each operand. place: i64, or char*. Returns the index
+// along dimension 0. If there are at most MOST dimensions, the loop is unrolled.
+template <int MOST = 0, class D, class place, int N>
+DEVICE u32 add_offsets(const D* dims, int ndim, u32 index, place (&at)[N]) {
+  u32 along = index;
+  constexpr bool is_short = MOST && MOST <= 8;
+#pragma unroll(is_short ? MOST : 1)
+  for (int d = 0; is_short ? d < MOST : d < ndim; ++d) {
+    if (d >= ndim) break;
+    const u32 rest = quotient_of(index, dims[d].by);
+    const u32 coordinate = index - rest * dims[d].by.size;
+    if (d == 0) along = coordinate;
+#pragma unroll
+    for (int k = 0; k < N; ++k) at[k] += coordinate * dims[d].stride_bytes[k];
+    index = rest;
+  }
+  return along;
+}
+
 // The first element of this thread. The others follow at distances of blockDim.x.
 DEVICE u32 first_element() { return blockIdx.x * blockDim.x * STRIDED_UNROLL + threadIdx.x; }
 
