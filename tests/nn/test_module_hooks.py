@@ -176,3 +176,18 @@ def test_casts_sharing_and_compile_keep_the_module() -> None:
     net = nn.Linear(2, 2)
     assert net.type(gt.float64) is net and net.weight.dtype is gt.float64
     assert net.share_memory() is net and net.weight.is_shared() and net.compile() is None
+
+
+def test_a_second_derivative_calls_no_full_backward_hook_again() -> None:
+    calls: list[int] = []
+    loss = gt.nn.MSELoss()
+    loss.register_full_backward_hook(lambda *args: calls.append(1))
+    x, y = gt.rand(3, requires_grad=True), gt.rand(3)
+    (first,) = gt.autograd.grad(loss(x, y), x, create_graph=True)
+    assert calls == [1]
+    gt.autograd.grad(first.sum(), x)
+    assert calls == [1]
+    made = loss(x, y)
+    made.backward(retain_graph=True)
+    made.backward()
+    assert calls == [1, 1, 1]

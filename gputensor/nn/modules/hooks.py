@@ -271,7 +271,8 @@ class BackwardHooks:
         self.module = module
         self.before: list[Any] = [hook for hook, _ in module._hooks("_backward_pre_hooks")]
         self.after: list[Any] = [hook for hook, _ in module._hooks("_backward_hooks")]
-        self.grad_output: tuple[Any, ...] = ()
+        # None while no gradient has passed the module's outputs.
+        self.grad_output: tuple[Any, ...] | None = None
         # grad_input where no input requires grad. None where an input requires grad.
         self.without_inputs: tuple[None, ...] | None = None
 
@@ -330,8 +331,11 @@ class BackwardHooks:
         return grads
 
     def _computed(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        given, self.grad_output = self.grad_output, None
+        if given is None:  # the gradient of a derivative, which does not pass the outputs
+            return grads
         for hook in self.after:
-            grads = self._replaced("grad_input", hook(self.module, grads, self.grad_output), grads)
+            grads = self._replaced("grad_input", hook(self.module, grads, given), grads)
         return grads
 
     def _replaced(self, what: str, made: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
