@@ -3,12 +3,14 @@ and base classes of PyTorch's modules."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import gputensor as gt
 from gputensor._generated import calls
+from gputensor.autograd.engine.run import queue_callback
 from gputensor.core.errors import absent
 from gputensor.exchange.construct import of_type
 from gputensor.nn.modules import functional, loss, norm, pooling, resampling
@@ -123,6 +125,8 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """PyTorch's former wrapper of tensors with gradients. Every tensor counts as an instance."""
+
+    _execution_engine = SimpleNamespace(queue_callback=queue_callback)
 
 
 class _MadeByType(type):

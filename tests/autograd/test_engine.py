@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import gputensor as gt
 from gputensor.autograd import backward, grad
+from gputensor.autograd.engine.run import queue_callback
+from gputensor.core import errors
 
 
 def leaf(*values: float):
@@ -329,3 +332,26 @@ def test_the_gradient_of_a_norm_at_zero_is_zero(norm) -> None:
     x = gt.zeros(2, 2, requires_grad=True)
     norm(x).backward()
     assert x.grad is not None and x.grad.tolist() == [[0, 0], [0, 0]]
+
+
+def test_callbacks_run_at_the_end_of_backward() -> None:
+    seen: list[str] = []
+
+    def last() -> None:
+        seen.append("last")
+
+    def first() -> None:
+        seen.append(f"first, gradient {x.grad is not None}")
+        queue_callback(last)
+
+    def hook(grad: Any) -> None:
+        seen.append("hook")
+        queue_callback(first)
+
+    x = gt.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(hook)
+    y.sum().backward()
+    assert seen == ["hook", "first, gradient True", "last"]
+    with pytest.raises(errors.AutogradError, match="this thread runs no backward pass"):
+        queue_callback(last)

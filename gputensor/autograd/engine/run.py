@@ -10,10 +10,12 @@ without recursion, so chains may have any length. Source: torch/csrc/autograd/en
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
 from ..._generated import calls
+from ...core import errors
 from ...dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
 from ...runtime import capture, current
 from ...tensor.tensor import Tensor
@@ -40,6 +42,18 @@ def running() -> Run | None:
     return found
 
 
+def queue_callback(callback: Callable[[], Any]) -> None:
+    """Call a function at the end of the backward pass that this thread is running.
+
+    Raises: AutogradError outside of a backward pass.
+    """
+    run = running()
+    if run is None:
+        raise errors.no_backward_pass()
+    run.callbacks = run.callbacks or []
+    run.callbacks.append(callback)
+
+
 class Run(Careful):
     """One run of backward through a graph.
 
@@ -48,7 +62,7 @@ class Run(Careful):
     that is current during the run, on the device of the first node with a stream: see `_home`.
     """
 
-    __slots__ = ("buffers", "home", "missing", "order", "__weakref__")
+    __slots__ = ("buffers", "callbacks", "home", "missing", "order", "__weakref__")
 
     def __init__(self, keep: bool, create: bool) -> None:
         super().__init__(keep, create)
@@ -56,6 +70,7 @@ class Run(Careful):
         self.buffers: dict[Node, Grads] = {}
         self.missing: dict[Node, int] = {}
         self.home: Any = None
+        self.callbacks: list[Callable[[], Any]] | None = None
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
         """Run backward and return the requested gradients. Deeply nested runs use the stack of
@@ -66,7 +81,10 @@ class Run(Careful):
         around = getattr(_thread, "run", None)
         _thread.depth, _thread.run = depth + 1, self
         try:
-            return self._run_here(roots, grads, wanted, accumulates)
+            found = self._run_here(roots, grads, wanted, accumulates)
+            for call in self.callbacks or ():  # a callback may add others
+                call()
+            return found
         finally:
             _thread.depth, _thread.run = depth, around
 

@@ -28,6 +28,7 @@ def _says(sentence: str) -> _Says:
     return lambda: AutogradError(sentence)
 
 
+no_backward_pass: _Says = _says("queue_callback: this thread runs no backward pass")
 leaf_modified: _Says = _says(
     "a leaf Variable that requires grad is being used in an in-place operation."
 )
