@@ -78,7 +78,7 @@ class Line(str):
 def module(docstring: str, *parts: str) -> str:
     """Return a generated module: header, docstring, and parts with a blank line between them."""
     body = "\n\n".join(part.strip("\n") for part in parts)
-    return f'{HEADER}"""{docstring}"""\n' + (f"\n{body}\n" if body else "")
+    return f'{HEADER}"""{docstring}"""\n' + (f"{body}\n" if body else "")
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -307,7 +307,7 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
         return short_make.filled_with(shape, array, asks, value)
 
     front, again = (made._geometry.sizes, value), partial(short_make.filled, made._geometry, made)
-    short_make.learn(table, full, front, made, again, make)
+    short_make.learn(table, full, front, made, again, make, dtype_of_number(value))
 
 
 def full_out(key_set: int, size: Any, fill_value: Any, out: Tensor) -> Tensor:

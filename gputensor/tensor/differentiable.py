@@ -65,8 +65,14 @@ class Differentiable(TensorBase):
     def grad(self) -> None:
         variable.set_grad(self, None)
 
-    # PyTorch's private name, to which programs assign.
-    _grad = property(lambda self: self.grad, lambda self, value: variable.set_grad(self, value))
+    @property
+    def _grad(self) -> Tensor | None:
+        """PyTorch's private name of `grad`, to which programs assign."""
+        return self.grad
+
+    @_grad.setter
+    def _grad(self, value: Tensor | None) -> None:
+        variable.set_grad(self, value)
 
     @property
     def grad_fn(self) -> Any:

@@ -2,7 +2,6 @@
 """The loops of every family, with the `dtypes` of their rows (core/dtype_rules.py).
 
 They determine the operands that native code accepts, and the compiled variants of a kernel."""
-
 LOOPS = {
     "range": {"arange": "", "linspace": "", "eye": ""},
     "random": {

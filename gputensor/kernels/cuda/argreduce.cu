@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __shared__ i64 place[THREADS];
   const lane_place at = place_of(p.walk);
   i64 offset[3] = {};
-  add_offsets(p.dim, p.walk.ndim, at.row < p.walk.rows ? at.row : 0, offset);
+  add_offsets<DIMS>(p.dim, p.walk.ndim, at.row < p.walk.rows ? at.row : 0, offset);
   const char* in = p.in + offset[2];
   argreduce_rows<op::OP, scalar_t>(
       p.walk, at, p.out, (char*)p.out + offset[0], p.values ? p.values + offset[1] : nullptr,

@@ -47,13 +47,25 @@ template <int MAX_DIMS> struct pack_params {
 };
 
 // ---- body ----
-#ifndef SRC  // defaults of a file that is compiled alone
+#ifndef SRC
 #define SRC u32
+#endif
+#ifndef DST
 #define DST SRC
+#endif
+#ifndef LOAD
 #define LOAD 4
+#endif
+#ifndef STORE
 #define STORE 4
+#endif
+#ifndef EACH
 #define EACH 8  // elements of a thread
+#endif
+#ifndef BLOCK
 #define BLOCK 256
+#endif
+#ifndef DIMS
 #define DIMS 6
 #endif
 #ifndef EDGES

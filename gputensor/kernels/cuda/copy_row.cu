@@ -26,15 +26,31 @@ template <int OPERANDS, int MAX_DIMS> struct row_params : copy_ends<OPERANDS == 
 };
 
 // ---- body ----
-#ifndef SRC  // defaults of a file that is compiled alone
+#ifndef SRC
 #define SRC u32
+#endif
+#ifndef DST
 #define DST SRC
+#endif
+#ifndef VECTOR
 #define VECTOR 4
+#endif
+#ifndef STEP
 #define STEP 1
+#endif
+#ifndef LONG
 #define LONG 0
+#endif
+#ifndef SHIFTED
 #define SHIFTED 0
+#endif
+#ifndef REPEAT
 #define REPEAT 0
+#endif
+#ifndef SCALED
 #define SCALED UNSCALED
+#endif
+#ifndef DIMS
 #define DIMS 4
 #endif
 #ifndef EDGES

@@ -19,15 +19,31 @@ template <bool IS_SCALED, int MAX_DIMS> struct skinny_params : copy_ends<IS_SCAL
 };
 
 // ---- body ----
-#ifndef SRC  // defaults of a file that is compiled alone
+#ifndef SRC
 #define SRC u32
+#endif
+#ifndef DST
 #define DST SRC
+#endif
+#ifndef CHANNELS
 #define CHANNELS 3
+#endif
+#ifndef FROM_PLANES
 #define FROM_PLANES 1
+#endif
+#ifndef TO_PLANES
 #define TO_PLANES 0
+#endif
+#ifndef LOAD
 #define LOAD 16  // bytes
+#endif
+#ifndef STORE
 #define STORE 16
+#endif
+#ifndef SCALED
 #define SCALED UNSCALED
+#endif
+#ifndef DIMS
 #define DIMS 4
 #endif
 #ifndef EDGES

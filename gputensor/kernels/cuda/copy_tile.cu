@@ -28,16 +28,34 @@ template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS ==
 };
 
 // ---- body ----
-#ifndef SRC  // defaults of a file that is compiled alone
+#ifndef SRC
 #define SRC u32
+#endif
+#ifndef DST
 #define DST SRC
+#endif
+#ifndef LOAD
 #define LOAD 4
+#endif
+#ifndef STORE
 #define STORE 4
+#endif
+#ifndef TILE_ROWS
 #define TILE_ROWS 64
+#endif
+#ifndef TILE_COLUMNS
 #define TILE_COLUMNS 64
+#endif
+#ifndef BLOCK
 #define BLOCK 256
+#endif
+#ifndef SCALED
 #define SCALED UNSCALED
+#endif
+#ifndef DIMS
 #define DIMS 6
+#endif
+#ifndef GROUP
 #define GROUP 8
 #endif
 #ifndef EDGES

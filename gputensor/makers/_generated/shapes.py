@@ -3,7 +3,6 @@
 
 gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
 in makers/autograd.py; other names contain the number of arguments."""
-
 from ...amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ...autograd import anomaly
 from ...autograd.history import AutogradMeta, accumulator

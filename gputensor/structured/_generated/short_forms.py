@@ -3,7 +3,6 @@
 
 gputensor/structured/shortcuts/ chooses a form when a plan is used again. Each form makes a function
 whose closure contains all data that the call needs. It returns None except in the plain case."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
