@@ -206,13 +206,15 @@ class RemovableHandle:
     """
 
     __slots__ = ("hooks_dict_ref", "id", "__weakref__")
+    hooks_dict_ref: ref[HookDict]
+    id: int
 
     def __init__(
         self, hooks: HookDict, hook: Any, op: str = "register_hook", first: bool = False
     ) -> None:
         if not callable(hook):
             raise errors.wrong_type(op, "hook", "be callable", hook)
-        self.id: int = next(_numbers)
+        self.id = next(_numbers)
         while self.id in hooks:  # a file may contain hooks with any keys
             self.id = next(_numbers)
         self.hooks_dict_ref = ref(hooks)

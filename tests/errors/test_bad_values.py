@@ -163,6 +163,7 @@ def test_other_functions(name: str, same_settings: None) -> None:
     _sweep(name, ENTRANCES[name], tier.pick(5, 1))
 
 
+@pytest.mark.filterwarnings("ignore:kaiming_uniform_:UserWarning")  # some layers have size 0
 @pytest.mark.parametrize("name", [*module_entrances.ENTRANCES][:: tier.pick(4, 1)])
 def test_modules_and_optimizers(name: str) -> None:
     _sweep(name, module_entrances.ENTRANCES[name], STRIDE["cpu"])
