@@ -182,6 +182,10 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 class InplaceFunction(gt.autograd.Function):
     """PyTorch's base class of functions that may write to their operands."""
 
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
 
 # --- torch._scaled_mm -----------------------------------------------------------------------------
 

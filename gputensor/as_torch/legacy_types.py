@@ -75,7 +75,7 @@ class _TypedStorageType(LegacyType):
 
 STORAGES = {
     f"{name}Storage": _TypedStorageType(
-        f"{name}Storage", (), {"dtype": dtype, "place": "cpu", "__module__": "torch"}
+        f"{name}Storage", (TypedStorage,), {"dtype": dtype, "place": "cpu", "__module__": "torch"}
     )
     for name, dtype in {
         **_DTYPES, "ComplexFloat": gt.complex64, "ComplexDouble": gt.complex128
