@@ -89,10 +89,7 @@ def _derived(table: Table, to: Tensor, src: Tensor) -> Any:
         return None
     if src._geometry.is_row_major:
         return model.over(over_sizes(model.plan, to._geometry))
-    made = model.over(over_strides(model.plan, to._geometry, src._geometry))
-    if hasattr(made.launch, "over") and not hasattr(model.launch, "over"):
-        table.remember(alike, made)
-    return made
+    return _OnDevice(over_strides(model.plan, to._geometry, src._geometry))
 
 
 def _likeness(to: Tensor, src: Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 
@@ -380,22 +381,10 @@ def test_reductions_of_new_sizes_do_not_build_plans(monkeypatch):
 
 @requires_emulator
 @pytest.mark.emulator
-def test_copies_of_new_sizes_bind_no_launch(monkeypatch):
+def test_a_strided_copy_after_one_that_is_dense_in_spite_of_its_strides():
     dispatcher.forget_plans()
-    host = gt.arange(4096.0)
-    x = host.to("cuda")
-
-    def copies(of, n):
-        rows = of[: 4 * n].view(4, n)
-        yield rows.t().contiguous()
-        yield rows[:, 1:].half()
-        yield of[: 12 * n].view(4, 3, n).permute(2, 0, 1).contiguous()
-
-    for n in (5, 6, 7):
-        [*copies(host, n), *copies(x, n)]
-    monkeypatch.setattr("gputensor.kernels.stub.bind", None)
-    for n in range(8, 40):
-        for found, wanted in zip(copies(x, n), copies(host, n)):
-            assert found.tolist() == wanted.tolist()
-    monkeypatch.undo()
+    for sizes in ((1, 3, 1, 1), (1, 16, 7, 7), (2, 16, 7, 5)):
+        host = gt.arange(math.prod(sizes), dtype=gt.float16).view(sizes).permute(0, 2, 3, 1)
+        out = gt.empty(host.shape, dtype=gt.float16, device="cuda").copy_(host.to("cuda"))
+        assert out.tolist() == host.tolist()
     dispatcher.forget_plans()

@@ -136,17 +136,15 @@ class Contiguous(launch.Launch):
 
 
 class Strided(launch.Launch):
-    """A launch whose operands have any strides. kind: the part that does not depend on sizes and
-    strides. dims: the number of dimensions that the kernel's variant supports."""
+    """A launch whose operands have any strides."""
 
-    __slots__ = ("op", "kind", "common", "dims")
+    __slots__ = ()
 
     def __init__(
         self, family: str, op: str, kind: Kind, common: dtype, shape: Sizes, strides: list[Any]
     ) -> None:  # fmt: skip
         numel, each = launch.product(shape), launch.STRIDED_UNROLL
-        self.op, self.kind, self.common = op, kind, common
-        self.dims = dims = launch.dims_for(op, shape)
+        dims = launch.dims_for(op, shape)
         walks = [s or (0,) * len(shape) for s in strides]
         head = _CODES[len(kind.codes)](numel, len(shape), common.code, kind.given, *kind.codes)
         threads = launch.threads_for(numel, each)
@@ -155,20 +153,6 @@ class Strided(launch.Launch):
             threads, len(strides), kind.values, kind.packers,
             head + launch.pack_dims(shape, walks, dims),
         )  # fmt: skip
-
-    def over(self, layout: Any) -> Strided | None:
-        """Return the launch of a copy over another layout of the same dtypes. Return None if `bind`
-        chooses another kernel for that layout."""
-        shape, strides, dtypes = layout.shape, [*layout.stride_bytes], layout.dtypes
-        size = max([d.itemsize for d in dtypes])
-        if self.family != "copy" or not shape or layout.numel * size >= SMALL_BYTES:
-            return None
-        if self.kind.layout != "CAST" and _is_dense(dtypes, shape, strides):
-            return None
-        made = Strided(self.family, self.op, self.kind, self.common, shape, strides)
-        if made.dims == self.dims:
-            made.functions = self.functions
-        return made
 
 
 def _bind(family: str, op: str, layout: Any) -> Any:
