@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ from gputensor.dispatch import keys
 from gputensor.nn.modules import module
 from gputensor.tensor import printing
 from gputensor.utils import _pytree
+from gputensor.utils.key_paths import OF_PATHS
 
-from .key_paths import OF_PATHS
 
 # --- torch._foreach_*: one operator for each tensor of a list -------------------------------------
 
@@ -228,7 +227,6 @@ def int_mm(self: Any, mat2: Any) -> Any:
 
 
 # --- torch.utils._pytree --------------------------------------------------------------------------
-
 
 _nodes = _pytree.SUPPORTED_NODES
 

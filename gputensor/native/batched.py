@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import calls, operators
-from ..structured import cuda_products, library
+from ..structured import library
+from ..structured.shortcuts import cuda_products
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor

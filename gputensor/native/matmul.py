@@ -27,7 +27,8 @@ from ..kernels import cublas, stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, cuda_products, float8, library
+from ..structured import arguments, float8, library
+from ..structured.shortcuts import cuda_products
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
 from .copy import copy_, copy_launch

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.as_torch import insides, key_paths, nn_insides, stand_ins
+from gputensor.as_torch import insides, nn_insides, stand_ins
 from gputensor.core import errors
-from gputensor.utils import _pytree
+from gputensor.utils import _pytree, key_paths
 
 
 def test_operators_of_lists() -> None:

@@ -10,8 +10,7 @@ from ...dispatch.families import LaterProperty
 from ...tensor.tensor import Tensor
 from . import (
     BINARY, NAMES, PUBLIC, Overridden, boundary, call_handlers, default, disabled,
-    entries,
-    has_torch_function, is_overriding,
+    entries, has_torch_function, is_overriding,
 )  # fmt: skip
 from .sources import PACKAGE, rule_of
 

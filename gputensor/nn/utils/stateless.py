@@ -6,7 +6,7 @@ Source: torch/nn/utils/stateless.py, torch/nn/utils/_named_member_accessor.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...core import errors, lazy
 from ...tensor.tensor import Tensor
@@ -102,7 +102,7 @@ def functional_call(
         for path in reversed(before):
             left = _swap(module, path, before[path])
             if left is not parameters_and_buffers.get(path, left):
-                parameters_and_buffers[path] = left  # type: ignore[index]
+                cast("dict[str, Any]", parameters_and_buffers)[path] = left
 
 
 if not TYPE_CHECKING:

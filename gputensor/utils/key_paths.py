@@ -9,9 +9,8 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-from gputensor.utils import _pytree
+from . import _pytree
 
-_DICTS = _pytree.DICTS
 IsLeaf = Callable[[Any], bool] | None
 
 
@@ -57,7 +56,7 @@ def _children(tree: Any, is_leaf: IsLeaf) -> list[tuple[Any, Any]] | None:
         found: list[tuple[Any, Any]] = node.flatten_with_keys_fn(tree)[0]
         return found
     children, _ = node.flatten_fn(tree)
-    if kind in _DICTS:
+    if kind in _pytree.DICTS:
         return list(zip(map(MappingKey, tree), children))
     fields = getattr(kind, "_fields", None)
     keys = map(SequenceKey, range(len(children))) if fields is None else map(GetAttrKey, fields)

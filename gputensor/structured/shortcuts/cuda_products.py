@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import runtime
-from ..core.geometry import Geometry
-from ..dispatch.operator import Table
-from ..iterator.broadcast import strides_over
-from ..kernels import cublas, stub
-from ..runtime import capture
-from ..tensor.tensor import Tensor
-from .shortcuts import cuda_calls
-from .shortcuts.computed import comes_again
+from ... import runtime
+from ...core.geometry import Geometry
+from ...dispatch.operator import Table
+from ...iterator.broadcast import strides_over
+from ...kernels import cublas, stub
+from ...runtime import capture
+from ...tensor.tensor import Tensor
+from . import cuda_calls
+from .computed import comes_again
 
 Operands = tuple[Any, ...]
 
