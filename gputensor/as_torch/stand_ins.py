@@ -283,6 +283,7 @@ def _typename(obj: Any) -> str:
     return f"{module}{kind.__qualname__}"
 
 
+_libraries = {"has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True}
 _sizes = {f"_size_{n}_t": typing.Any for n in (*range(1, 7), "any")}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 # Maps a module of PyTorch to its names and their replacements.
@@ -312,7 +313,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "get_deterministic_debug_mode": insides.get_deterministic_debug_mode,
         "set_deterministic_debug_mode": insides.set_deterministic_debug_mode,
         "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
-        "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
+        **_libraries,
         **functions.OF_TORCH, **insides.OF_TORCH,
         **legacy_types.TYPES,
     },
@@ -342,7 +343,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_ExcludeDispatchKeyGuard": tls.ExcludeDispatchKeys,
         "_DisableTorchDispatch": lambda: tls.ExcludeDispatchKeys(keys.PYTHON),
         "_AutoDispatchBelowAutograd": tls.AutoDispatchBelowAutograd,
-        "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
+        **_libraries,
         "_is_alias_of": lambda x, y: x.untyped_storage() is y.untyped_storage(),
     },
     "torch.utils.checkpoint": {

@@ -162,11 +162,11 @@ def _root_grads(outputs: Sequence[Any], given: Any) -> Grads:
                 rule = "be complex as the output is"
                 raise errors.must("backward", f"grad_tensors[{number}]", rule, g)
         elif isinstance(output, GradientEdge):
-            shape = _shape(output)
+            shape, place = output.node.outputs[output.output_nr]
             if shape.numel != 1 or shape.dtype.category == COMPLEX:
                 rule = "be given for an edge of several or complex numbers"
                 raise errors.must("backward", f"grad_tensors[{number}]", rule, None)
-            grads[number] = zeros_of(*output.node.outputs[output.output_nr]).fill_(1)
+            grads[number] = zeros_of(shape, place).fill_(1)
         elif requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)
