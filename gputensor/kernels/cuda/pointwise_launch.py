@@ -135,26 +135,6 @@ class Contiguous(launch.Launch):
         return _by_address(made, family, self.op, layout, layout.shape, strides)
 
 
-class Strided(launch.Launch):
-    """A launch whose operands have any strides."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, family: str, op: str, kind: Kind, common: dtype, shape: Sizes, strides: list[Any]
-    ) -> None:  # fmt: skip
-        numel, each = launch.product(shape), launch.STRIDED_UNROLL
-        dims = launch.dims_for(op, shape)
-        walks = [s or (0,) * len(shape) for s in strides]
-        head = _CODES[len(kind.codes)](numel, len(shape), common.code, kind.given, *kind.codes)
-        threads = launch.threads_for(numel, each)
-        super().__init__(
-            family, kind.entry, kind.defines(dims), launch.blocks_for(numel, threads * each),
-            threads, len(strides), kind.values, kind.packers,
-            head + launch.pack_dims(shape, walks, dims),
-        )  # fmt: skip
-
-
 def _bind(family: str, op: str, layout: Any) -> Any:
     shape = layout.shape or (1,)
     strides = [None if s is None else s or (0,) for s in layout.stride_bytes]
@@ -321,7 +301,14 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
             family, op, kind.defines(0), len(strides), kind.values, kind.packers, numel,
             kind.per_thread, kind.given,
         )  # fmt: skip
-    return Strided(family, op, kind, common, shape, strides)
+    each, dims = launch.STRIDED_UNROLL, launch.dims_for(op, shape)
+    walks = [s or (0,) * len(shape) for s in strides]
+    head = _CODES[len(kind.codes)](numel, len(shape), common.code, kind.given, *kind.codes)
+    threads = launch.threads_for(numel, each)
+    return launch.Launch(
+        family, kind.entry, kind.defines(dims), launch.blocks_for(numel, threads * each), threads,
+        len(strides), kind.values, kind.packers, head + launch.pack_dims(shape, walks, dims),
+    )  # fmt: skip
 
 
 class Kind:

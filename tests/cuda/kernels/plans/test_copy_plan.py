@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gputensor.core import errors
 from gputensor.kernels.cuda import (
-    binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch, pointwise_launch,
+    binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch,
 )  # fmt: skip
 from gputensor.kernels.cuda import copy_score as score
 from gputensor.kernels.cuda.copy_launch import Layout
@@ -426,7 +426,7 @@ def test_the_score_prefers_what_it_should() -> None:
 
 def test_small_copies_are_one_launch_and_no_plan() -> None:
     small = Layout((64, 64), ((256, 4), (4, 256)), (F32, F32))
-    assert type(binding.bind("copy", "copy", small)) is pointwise_launch.Strided
+    assert type(binding.bind("copy", "copy", small)) is launch.Launch
     assert (
         type(binding.bind("copy", "copy", Layout((0, 9), ((36, 4), (4, 0)), (F32, F32))))
         is launch.EmptyLaunch
