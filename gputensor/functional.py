@@ -7,7 +7,7 @@ from typing import Any
 
 from ._generated import calls
 from .core import errors
-from .core.dtype import INTEGER
+from .core.dtype import INTEGER, int64
 from .core.returns import named
 from .dispatch.refusal import declares, refuse as _refuse
 from .structured import arguments
@@ -300,6 +300,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     rest = indices
     if rest._geometry.dtype.category != INTEGER:
         raise errors.wrong_dtype("unravel_index", "indices", "be whole numbers", rest)
+    rest = calls.to_dtype(rest, int64, False, False, None)
     found = []
     for n in reversed(arguments.sizes("unravel_index", shape)):
         found.append(calls.remainder_Tensor(rest, n))

@@ -220,15 +220,6 @@ def unique(
     return (found, *more) if more else found
 
 
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """`np.unravel_index` in C order."""
-    found = []
-    for size in reversed(shape if isinstance(shape, Sequence) else (shape,)):
-        found.append(indices % size)
-        indices = indices // size
-    return tuple(reversed(found))
-
-
 def ravel_multi_index(multi_index: Sequence[Tensor], dims: Sequence[int]) -> Tensor:
     """`np.ravel_multi_index` in C order. Indices must be within the sizes."""
     found = multi_index[0]

@@ -246,10 +246,13 @@ def _by_parts(
     places = None
     bags = Bags(indices, offsets, include_last_offset, padding_idx)
     rows = calls.index_select(weight, 0, indices)
+    dtype = weight._geometry.dtype
+    if mode != MAX and dtype in (float16, bfloat16):
+        rows = calls.to_dtype(rows, float32, False, False, None)  # Products and sums round once.
     if per_sample_weights is not None:
         rows = calls.mul_Tensor(rows, calls.unsqueeze(per_sample_weights, 1))
     width = weight._geometry.sizes[1]
-    made = calls.new_zeros(weight, (bags.count, width), None, None, None, None)
+    made = calls.new_zeros(rows, (bags.count, width), None, None, None, None)
     if mode == MAX:
         places = _extremes(made, rows, bags, indices)
     else:
@@ -257,7 +260,7 @@ def _by_parts(
     if mode == MEAN:
         sizes = calls.where_self(calls.eq_Tensor(bags.sizes, 0), 1, bags.sizes)
         made = calls.div_Tensor(made, calls.unsqueeze(sizes, 1))
-        made = calls.to_dtype(made, weight._geometry.dtype, False, False, None)
+    made = calls.to_dtype(made, dtype, False, False, None)
     return made, bags.of, bags.sizes, places
 
 

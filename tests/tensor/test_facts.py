@@ -66,6 +66,8 @@ def test_frombuffer_shares_memory() -> None:
 def test_unravel_index() -> None:
     found = gt.unravel_index(gt.tensor([[5, 11]]), (3, 4))
     assert [x.tolist() for x in found] == [[[1, 2]], [[1, 3]]]
+    found = gt.unravel_index(gt.tensor([3, 200], dtype=gt.uint8), (2, 300))
+    assert [(x.tolist(), x.dtype) for x in found] == [([0, 0], gt.int64), ([3, 200], gt.int64)]
     with pytest.raises(errors.DtypeError, match="'indices' must be whole numbers"):
         gt.unravel_index(gt.tensor([0.5]), (3,))
 

@@ -232,7 +232,7 @@ ravel_multi_index elsewhere.ravel_multi_index multi_index dims /
 sinc              gt.sinc                 x /
 take              elsewhere.take          a indices / axis
 unique            elsewhere.unique        ar / return_index return_inverse return_counts
-unravel_index     elsewhere.unravel_index indices shape /
+unravel_index     gt.unravel_index        indices shape /
 """
 
 
