@@ -93,7 +93,7 @@ for name, options in (
 """
 
 CONVOLUTION = """
-weight, x = gt.randn(1024, 1024, 3, 3), gt.randn(1, 1024, 8, 8)
+weight, x = gt.randn(1024, 1024, 3, 3), gt.randn(16, 1024, 8, 8)
 assert fails(lambda: F.conv2d(x, weight, padding=1), 20)  # the packed weights
 leaf = x.clone().requires_grad_()
 made = F.conv2d(leaf, weight, padding=1)

@@ -92,10 +92,12 @@ CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((2, 3, 40, 30), (20, 3, 3, 3), {"padding": 1}),
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
     ((3, 64, 5, 5), (70, 64, 1, 1), {}),
-    ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # several chunks of channels
     ((1, 1600, 20, 24), (8, 1600, 3, 3), {"padding": 1}),  # copies of rows that leave the cache
-    # several tiles of windows read the same weights
-    ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),
+    ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),  # one unit, whose weights are not packed
+    ((13, 40, 7, 7), (200, 40, 3, 3), {"padding": 1}),  # units of several samples
+    ((2, 16, 5, 700), (80, 16, 3, 3), {"padding": 1}),  # rows longer than a unit
+    ((2, 64, 40, 9), (24, 64, 1, 1), {}),  # planes that are read from x itself
     ((3, 800, 5, 5), (660, 400, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
     ((2, 40, 20, 300), (40, 1, 3, 3), {"padding": 1, "groups": 40}),
     ((2, 12, 11, 9), (24, 1, 5, 5), {"padding": 2, "groups": 12}),

@@ -1,7 +1,8 @@
-// Convolutions with windows that overlap. Taps read a copy of some rows of all channels, which
-// includes the padding. A tile has WIDTH consecutive elements of this copy, so a tap reads the tile
-// at an offset. The elements after each row are also computed, but not written. If windows are s
-// elements apart, the copy has s parts, each of every s-th element.
+// Convolutions by tiles of WIDTH consecutive windows, for windows that overlap, and for dense
+// planes with one tap. Overlapping windows read a copy of some rows of all channels, which includes
+// the padding; a tap reads a tile of it at an offset. The elements after each row are also
+// computed, but not written. If windows are s elements apart, the copy has s parts, each of every
+// s-th element.
 //
 // Order    as in conv.cpp, with the same bits.
 #ifndef GPUTENSOR_CONV_DIRECT
@@ -13,14 +14,19 @@ namespace CAPABILITY {
 
 namespace {
 
+// Taps of some channels that are used for all blocks. Those of x itself are far apart.
+constexpr i64 DEPTH = 384, X_DEPTH = 128;
+// In products: the transposition of a sum, and the copy of an element that is not beside the next.
+constexpr double TURN = 35, SPREAD = 50;
+// Tiles of few registers wait for their sums.
+constexpr double FEW_REGISTERS = 1.2;
 constexpr i64 NEAR = 384 << 10;  // bytes of a copy, which stays in the second-level cache
-// Filling a panel takes as long as multiplying its rows with this many blocks of weights.
-constexpr double PANEL_BLOCKS = 3;
 
 // The rows of the result that are computed from one copy, which has step[0] * step[1] parts. low:
 // the smallest offset of a tap along h and w. more: the elements of a part for the further offsets.
 struct Bands {
   i64 rows, count, pitch, step[2], low[2], more[2];
+  bool is_x;  // x itself is read
 
   i64 part() const { return (rows + more[0]) * pitch; }
   i64 plane() const { return step[0] * step[1] * part(); }
@@ -30,12 +36,11 @@ struct Bands {
   }
 };
 
-// The layout of copies of `x`, without rows. The pitch is 0 if windows do not overlap, or if rows
-// of x are not dense.
-template <class T> Bands layout_of(const Windows& of, const Array& x) {
+// The layout of copies, without rows. The pitch is 0 if windows do not overlap.
+static Bands layout_of(const Windows& of) {
   const Axis* along = of.along;
   Bands b = {};
-  if (of.columns() == 0 || along[0].taps == 0 || x.stride[4] != (i64)sizeof(T)) return b;
+  if (of.columns() == 0 || along[0].taps == 0) return b;
   const i64 taps = along[1].taps * along[2].taps;
   if (along[1].step >= taps || along[2].step >= taps) return b;
   if (taps <= along[1].step * along[2].step) return b;
@@ -57,22 +62,54 @@ static inline void cut_bands(Bands& b, i64 height, i64 most) {
   b.rows = (height + count - 1) / count, b.count = (height + b.rows - 1) / b.rows;
 }
 
-// rows: 0 if windows should be gathered into panels instead.
+// Whether one tap reads x itself, whose planes are dense, for at least one tile.
+template <class T> bool reads_planes(const Windows& of, const Array& x) {
+  const Axis* along = of.along;
+  if (of.taps() != 1 || x.stride[4] != (i64)sizeof(T)) return false;
+  for (int d = 0; d < 3; ++d)
+    if (along[d].step != 1 || along[d].offset[0] || along[d].count > along[d].size) return false;
+  return along[2].count == along[2].size && x.stride[3] == along[2].size * (i64)sizeof(T);
+}
+
+// rows: 0 if windows do not overlap, or if a row is too long.
 template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
   const Axis* along = p.of.along;
-  Bands b = layout_of<T>(p.of, *p.x);
-  if (!b.pitch || p.inner == 0) return b;
-  const i64 taps = along[1].taps * along[2].taps, parts = b.step[0] * b.step[1];
+  const i64 height = along[1].count, copies = p.of.samples * along[0].count * p.groups;
+  const i64 wanted = smaller(height, (2 * threads - 1) / larger(1, copies) + 1);
+  Bands b = {};
+  if (p.inner == 0 || p.of.columns() == 0) return b;
+  if (reads_planes<T>(p.of, *p.x)) {
+    b = {0, 0, along[2].count, {1, 1}, {0, 0}, {0, 0}, true};
+    cut_bands(b, height, larger((height + wanted - 1) / wanted, (WIDTH<T> - 1) / b.pitch + 1));
+    const i64 last = height - (b.count - 1) * b.rows;
+    if (last * b.pitch < WIDTH<T>) b.rows = b.count == 1 ? 0 : height, b.count = 1;
+    return b;
+  }
+  b = layout_of(p.of);
+  if (!b.pitch) return b;
+  const i64 parts = b.step[0] * b.step[1];
   const i64 line = p.inner * along[0].taps * parts * b.pitch * (i64)sizeof(T);
-  const i64 fit = NEAR / line - b.more[0], width = along[2].count, height = along[1].count;
+  const i64 fit = NEAR / line - b.more[0];
   if (fit < 1) return b;
-  const i64 copies = p.of.samples * along[0].count * p.groups;
-  const i64 wanted = smaller(height, (2 * threads - 1) / copies + 1);
   cut_bands(b, height, smaller(fit, (height + wanted - 1) / wanted));
-  const i64 each = (b.rows * b.pitch - b.more[1] + WIDTH<T> - 1) / WIDTH<T> * WIDTH<T>;
-  const double saved = PANEL_BLOCKS * (double)(taps - parts) / (double)taps;
-  if ((double)p.blocks * each > ((double)p.blocks + saved) * b.rows * width) b.rows = 0;
   return b;
+}
+
+// Whether tiles of consecutive windows compute the result faster than conv_pixels.h. They also
+// compute the elements after each row; but channels need not fill registers, and sums of dense rows
+// need not be transposed.
+template <class T> bool is_cheaper(const Products<T>& p, const Bands& b) {
+  if (!b.rows) return false;
+  const auto whole = [](i64 n, i64 of) { return (n + of - 1) / of * of; };
+  const i64 lanes = wide<T>::LANES, depth = p.inner * p.of.taps();
+  const double windows = b.rows * p.of.along[2].count;
+  const double columns = whole(b.rows * b.pitch - b.more[1], lanes);
+  const bool is_slow = p.outer <= 2 * lanes;
+  double here = columns * depth * whole(p.outer, ROWS<T> / 2);
+  double there = windows * depth * whole(p.outer, lanes) * (is_slow ? FEW_REGISTERS : 1);
+  if (p.x->stride[4] != (i64)sizeof(T)) here += windows * p.inner * SPREAD;
+  (p.out->stride[4] == (i64)sizeof(T) ? there : here) += windows * p.outer * TURN;
+  return here <= there;
 }
 
 // Like `tile`, but the rows of b are at `offsets` in each of some channels.
@@ -118,13 +155,17 @@ static auto tile_at_of(i64 rows, i64 columns) -> decltype(&tile_at<T, ROWS<T>, 1
                           : tile_at<T, HALF, 3>;
 }
 
-// A line of one part: elements `at` + k * step of a row of `size` elements, for k < n.
-template <class T> void copy_part(T* line, const T* row, i64 at, i64 step, i64 size, i64 n) {
-  const i64 left = smaller(n, at < 0 ? (-at + step - 1) / step : 0);
-  const i64 right = larger(left, smaller(n, (size - at + step - 1) / step));
+// A line of one part: elements `at` + k * step of a row of `size` elements, for k < n. stride: the
+// distance of the row's elements in bytes.
+template <class T>
+void copy_part(T* line, const char* row, i64 at, i64 step, i64 size, i64 n, i64 stride) {
+  const auto steps = [&](i64 distance) {  // a division takes as long as copying a short line
+    return distance <= 0 ? 0 : step == 1 ? distance : (distance + step - 1) / step;
+  };
+  const i64 left = smaller(n, steps(-at)), right = larger(left, smaller(n, steps(size - at)));
   if (left) clear_line(line, left);
   if (left < right)
-    spread(line + left, (const char*)(row + at + left * step), step * sizeof(T), right - left);
+    spread(line + left, row + (at + left * step) * stride, step * stride, right - left);
   if (right < n) clear_line(line + right, n - right);
 }
 
@@ -144,10 +185,10 @@ void copy_band(const Windows& of, const Array& x, const Bands& b, i64 sample, i6
         for (i64 r = 0; r < rows + b.more[0]; ++r) {
           const i64 row = (first + r) * b.step[0] + b.low[0] + h;
           const bool is_padding = !is_inside || row < 0 || row >= along[1].size;
-          const T* from = (const T*)(is_padding ? plane : plane + row * x.stride[3]);
+          const char* from = is_padding ? plane : plane + row * x.stride[3];
           for (i64 w = 0; w < b.step[1]; ++w)
             copy_part(to + (h * b.step[1] + w) * b.part() + r * b.pitch, from, b.low[1] + w,
-                      b.step[1], is_padding ? 0 : along[2].size, b.pitch);
+                      b.step[1], is_padding ? 0 : along[2].size, b.pitch, x.stride[4]);
         }
     }
 }
@@ -183,35 +224,48 @@ template <class T> void multiply_bands(const Direct<T>& direct, i64 first, i64 l
   Products<T>& p = *direct.p;
   const Bands& b = direct.bands;
   const Axis* along = p.of.along;
-  const i64 taps = p.of.taps(), most = larger(1, DEPTH / taps), tile_size = ROWS<T> * WIDTH<T>;
-  const i64 channel_size = along[0].taps * b.plane();
-  Room room(Room::bytes_of<T>(p.inner * channel_size + WIDTH<T>) + Room::bytes_of<i64>(taps) +
+  const i64 taps = p.of.taps(), tile_size = ROWS<T> * WIDTH<T>;
+  const i64 most = larger(1, (b.is_x ? X_DEPTH : DEPTH) / taps);
+  const Array& x = *p.x;
+  const i64 channel_size = b.is_x ? x.stride[1] / sizeof(T) : along[0].taps * b.plane();
+  const i64 copied = b.is_x ? 0 : p.inner * channel_size + WIDTH<T>;
+  Room room(Room::bytes_of<T>(copied) + Room::bytes_of<i64>(taps) +
             Room::bytes_of<T>(p.blocks * tile_size) + Room::bytes_of<Run>(WIDTH<T>));
   if (!room) return note(&p.answer, NO_MEMORY);
-  T* copy = room.take<T>(p.inner * channel_size + WIDTH<T>);
+  T* copy = room.take<T>(copied);
+  const bool is_whole = p.inner <= most;  // the sums of a block are not needed again
   T* sums = room.take<T>(p.blocks * tile_size);
   i64* offsets = room.take<i64>(taps);
   Run* runs = room.take<Run>(WIDTH<T>);
-  memset(copy, 0, (p.inner * channel_size + WIDTH<T>) * sizeof(T));
+  memset(copy, 0, copied * sizeof(T));
   offsets_of(p.of, b, offsets);
   for (i64 unit = first; unit < last; ++unit) {
     const i64 group = unit % p.groups, band = unit / p.groups % b.count;
     const i64 place = unit / p.groups / b.count, at = place % along[0].count;
     const i64 sample = place / along[0].count, low = band * b.rows;
     const i64 rows = smaller(b.rows, along[1].count - low);
-    copy_band(p.of, *p.x, b, sample, at, low, rows, group * p.inner, p.inner, copy);
+    const T* source = copy;
+    if (b.is_x)
+      source = (const T*)(x.data + sample * x.stride[0] + group * p.inner * x.stride[1] +
+                          at * x.stride[2] + low * x.stride[3]);
+    else
+      copy_band(p.of, x, b, sample, at, low, rows, group * p.inner, p.inner, copy);
     const i64 size = rows * b.pitch - b.more[1];
-    for (i64 from = 0; from < size; from += WIDTH<T>) {
-      const i64 columns = smaller(WIDTH<T>, size - from);
+    for (i64 next = 0; next < size; next += WIDTH<T>) {
+      const i64 left = smaller(WIDTH<T>, size - next), lanes = wide<T>::LANES;
+      // No element after x is read: the last tile computes some windows again.
+      const i64 from = b.is_x ? smaller(next, size - (left + lanes - 1) / lanes * lanes) : next;
+      const i64 columns = left + next - from;
       const i64 n_runs = runs_of_band(p.of, b, sample, at, low, rows, from, columns, runs);
       for (i64 channel = 0; channel < p.inner; channel += most) {
         const i64 count = smaller(most, p.inner - channel);
         for (i64 block = 0; block < p.blocks; ++block) {
           const i64 n = smaller(ROWS<T>, p.outer - block * ROWS<T>);
           const i64 row = ((group * p.blocks + block) * p.inner + channel) * taps;
-          T* sum = sums + block * tile_size;
-          tile_at_of<T>(n, columns)(p.weights + row * ROWS<T>, copy + channel * channel_size + from,
-                                    count, channel_size, offsets, taps, sum, channel != 0);
+          T* sum = sums + (is_whole ? 0 : block * tile_size);
+          const T* tile = source + channel * channel_size + from;
+          tile_at_of<T>(n, columns)(p.weights + row * ROWS<T>, tile, count, channel_size, offsets,
+                                    taps, sum, channel != 0);
           if (channel + count == p.inner)
             write(p, sum, group * p.outer + block * ROWS<T>, n, runs, n_runs);
         }

@@ -6,7 +6,7 @@
 #define GPUTENSOR_CONV_GRADIENT
 
 #include "conv_depthwise.h"
-#include "conv_direct.h"
+#include "conv_pixels.h"
 
 namespace CAPABILITY {
 
@@ -198,7 +198,7 @@ template <class T> static auto tile_of_band(i64 columns) {
 
 // Bands of up to LENGTH windows; rows: 0 if x should be gathered into lines.
 template <class T> Bands bands_of(const Gradient<T>& p) {
-  Bands b = layout_of<T>(p.of, *p.x);
+  Bands b = layout_of(p.of);
   const i64 most = LENGTH / larger(1, p.of.along[2].count);
   if (!b.pitch || !most || p.are_beside) return b;
   cut_bands(b, p.of.along[1].count, most);

@@ -219,21 +219,6 @@ static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 st
   }
 }
 
-// Write the elements that one tap reads in `count` adjacent channels. The channels' lines are
-// `apart` elements apart.
-template <class T>
-static inline void gather_beside(const Piece* pieces, i64 n_pieces, i64 channel, i64 count,
-                                 i64 step, i64 apart, T* to) {
-  for (i64 r = 0; r < n_pieces; ++r) {
-    const Piece& piece = pieces[r];
-    T* row = to + piece.column;
-    if (piece.high - piece.low < piece.length)
-      for (i64 c = 0; c < count; ++c) clear_line(row + c * apart, piece.length);
-    turn<T>((char*)(row + piece.low), apart * sizeof(T), piece.data + channel * sizeof(T), step,
-            piece.high - piece.low, count);
-  }
-}
-
 }  // namespace CAPABILITY
 
 #endif

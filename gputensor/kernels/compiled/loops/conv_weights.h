@@ -8,8 +8,6 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 DEPTH = 384;   // rows of a panel of windows
-
 // The sets of taps along one dimension. A plain convolution has one set. A transposed convolution
 // has `step` sets; the results of one set are `step` elements apart.
 void axes_of(Axis* axes, i64 number, i64* room, i64 size, i64 out, i64 kernel, i64 step, i64 pad,
@@ -48,28 +46,39 @@ template <class T> bool are_dense(const Weights& w, const Axis* along) {
   return w.read == step;
 }
 
-// to[k][ROWS]: the weights of a block of ROWS channels of the result, in the order of the panels'
-// rows, for channels [first, last) of the input.
-template <class T>
+constexpr i64 LINES = 64;  // rows of packed weights that are written together
+constexpr i64 NEXT = 16;   // the same for adjacent channels
+
+// to[k][W]: the weights of a block of W channels of the result, in the order of (channel, tap), for
+// channels [first, last) of the input. The last block may have fewer channels.
+template <class T, int W>
 void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64 first, i64 last,
                   T* to) {
   const Axis* along = of.along;
-  const i64 rows = smaller(ROWS<T>, outer - block * ROWS<T>);
-  if (rows == ROWS<T> && are_dense<T>(w, along))
-    return turn<T>((char*)to, ROWS<T> * sizeof(T), w.data + block * ROWS<T> * w.made +
-                   first * w.read, w.made, rows, (last - first) * of.taps());
-  for (i64 ch = first; ch < last; ++ch) {
-    const char* channel = w.data + block * ROWS<T> * w.made + ch * w.read;
+  const i64 rows = smaller(W, outer - block * W), taps = of.taps();
+  const char* data = w.data + block * W * w.made + first * w.read;
+  if (rows < W) memset(to, 0, (last - first) * taps * W * sizeof(T));
+  if (are_dense<T>(w, along)) {
+    const i64 n = (last - first) * taps;
+    for (i64 k = 0; k < n; k += LINES, data += LINES * sizeof(T), to += LINES * W)
+      turn<T>((char*)to, W * sizeof(T), data, w.made, rows, smaller(LINES, n - k));
+    return;
+  }
+  const bool is_beside = w.read == (i64)sizeof(T);  // the channels of the input
+  const i64 step = is_beside ? NEXT : last - first;
+  for (i64 low = 0; low < last - first; low += step, to += step * taps * W) {
+    const i64 n = smaller(step, last - first - low);
+    T* tap = to;
     for (i64 a = 0; a < along[0].taps; ++a)
       for (i64 b = 0; b < along[1].taps; ++b)
-        for (i64 c = 0; c < along[2].taps; ++c, to += ROWS<T>) {
-          const char* from = channel + weight_of(along, w.tap, a, b, c);
-          if (rows == ROWS<T>) {
-#pragma GCC unroll 8
-            for (i64 i = 0; i < ROWS<T>; ++i) to[i] = *(const T*)(from + i * w.made);
+        for (i64 c = 0; c < along[2].taps; ++c, tap += W) {
+          const char* from = data + low * w.read + weight_of(along, w.tap, a, b, c);
+          if (is_beside) {
+            turn<T>((char*)tap, taps * W * sizeof(T), from, w.made, rows, n);
             continue;
           }
-          for (i64 i = 0; i < ROWS<T>; ++i) to[i] = i < rows ? *(const T*)(from + i * w.made) : 0;
+          for (i64 ch = 0; ch < n; ++ch, from += w.read)
+            for (i64 i = 0; i < rows; ++i) tap[ch * taps * W + i] = *(const T*)(from + i * w.made);
         }
   }
 }
@@ -77,12 +86,19 @@ void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64
 template <class T> struct Products {
   Windows of;
   const Array *x, *out;
-  const T* weights;  // packed, of all groups
+  Weights source;       // of the first group
+  i64 group_step;       // from one group's weights to the next, in bytes
+  const T* weights;     // packed, of all groups; null if each unit of work packs its own
   const char* bias;
   i64 bias_step, outer, inner, groups;
-  i64 blocks, parts;  // blocks of ROWS channels; the number of their parts
-  i64 tiles;          // tiles of WIDTH columns that are computed together
+  i64 blocks, parts;  // blocks of channels; the number of their parts
   i64 answer;
+
+  Weights of_group(i64 group) const {
+    Weights own = source;
+    own.data += group * group_step;
+    return own;
+  }
 };
 
 // Write `rows` channels of the result, from `channel` on, for the windows of some runs. The bias is
