@@ -3,7 +3,7 @@
 #ifndef GPUTENSOR_CONV_DEPTHWISE
 #define GPUTENSOR_CONV_DEPTHWISE
 
-#include "conv_tiles.h"
+#include "conv_windows.h"
 
 namespace CAPABILITY {
 

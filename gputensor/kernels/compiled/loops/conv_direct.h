@@ -14,6 +14,8 @@ namespace CAPABILITY {
 
 namespace {
 
+template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // windows of a tile
+template <class T> constexpr int ROWS = wide<T>::ROWS;                       // channels of a tile
 // Taps of some channels that are used for all blocks. Those of x itself are far apart.
 constexpr i64 DEPTH = 384, X_DEPTH = 128;
 // In products: the transposition of a sum, and the copy of an element that is not beside the next.
@@ -213,6 +215,37 @@ static void offsets_of(const Windows& of, const Bands& b, i64* offsets) {
     for (i64 h = 0; h < along[1].taps; ++h)
       for (i64 w = 0; w < along[2].taps; ++w)
         *offsets++ = d * b.plane() + b.place(along[1].offset[h], along[2].offset[w]);
+}
+
+// Write `rows` channels of the result, from `channel` on, for the windows of some runs. The bias is
+// added to `sums` first.
+template <class T>
+void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
+  const Array& out = *p.out;
+  const Axis* along = p.of.along;
+  const i64 step = along[2].apart * out.stride[4];
+  for (i64 i = 0; p.bias && i < rows; ++i) {
+    const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
+    for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
+  }
+  for (i64 r = 0; r < n_runs; ++r) {
+    const Run& run = runs[r];
+    const T* from = sums + run.column;
+    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
+    for (int d = 0; d < 3; ++d)
+      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
+    if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
+      turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
+      continue;
+    }
+    for (i64 i = 0; i < rows; ++i, to += out.stride[1], from += WIDTH<T>) {
+      if (step == (i64)sizeof(T)) {
+        copy_line((T*)to, from, run.length);
+      } else {
+        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k];
+      }
+    }
+  }
 }
 
 template <class T> struct Direct {

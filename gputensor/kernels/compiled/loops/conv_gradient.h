@@ -1,7 +1,7 @@
 // The gradient of a convolution's weights: sums over windows of products of x and the result's
-// gradient.
+// gradient. Windows are read as in conv_pixels.h. The rows of a tile are taps of channels of x.
 //
-// Order    over some windows at a time, chosen by sizes alone; their sums are added.
+// Order    over LENGTH windows at a time, chosen by sizes alone; their sums are added.
 #ifndef GPUTENSOR_CONV_GRADIENT
 #define GPUTENSOR_CONV_GRADIENT
 
@@ -12,247 +12,183 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 LENGTH = 192;  // windows in one partial sum of a gradient
+constexpr i64 LENGTH = 96;  // windows in one partial sum of a gradient
+// Packing gradients takes longer than multiplying them with few rows. Then units are divided into
+// up to SETS sets, whose sums are added, and a thread packs only the gradients of its set.
+constexpr i64 FEW_ROWS = 160, FEW_WEIGHTS = 1 << 14, SETS = 8;
 
-template <class T> struct Gradient {
-  Windows of;
-  const Array *x, *grad, *out;
-  i64 outer, inner, parts;  // number of parts of the rows
-  // true if the channels of x are adjacent: then rows are ordered by tap, then by channel
-  bool are_beside;
-  i64 answer;
+// Some rows, their channels, some blocks of the result's channels and some units of one group.
+struct Part {
+  i64 group, low, high, channel, channels, first_block, last_block, first_unit, last_unit;
 
-  i64 tap(i64 row) const { return are_beside ? row / inner : row % of.taps(); }
-  i64 channel(i64 row) const { return are_beside ? row % inner : row / of.taps(); }
+  i64 rows() const { return high - low + MORE_PIXELS; }  // with those that complete a tile
+  i64 blocks() const { return last_block - first_block; }
 };
 
-// to[q][WIDTH]: gradients of WIDTH channels at the windows of some runs.
+template <class T> struct Gradient {
+  Products<T> p;
+  const Array *grad, *out;
+  Pixels pixels;
+  // true if the channels of x are adjacent: then rows are ordered by tap, then by channel
+  bool are_beside;
+  i64 rows, sets;
+
+  i64 first_channel(const Part& part, i64 block) const {
+    return part.group * p.outer + (part.first_block + block) * BLOCK<T>;
+  }
+  i64 channels_of(const Part& part, i64 block) const {
+    return smaller(BLOCK<T>, p.outer - (part.first_block + block) * BLOCK<T>);
+  }
+  i64 tap(i64 row) const { return are_beside ? row / p.inner : row % p.of.taps(); }
+  i64 channel(i64 row) const { return are_beside ? row % p.inner : row / p.of.taps(); }
+};
+
+// The windows of a unit depend on sizes alone.
+template <class T> Pixels pixels_of(const Gradient<T>& g) {
+  const Products<T>& p = g.p;
+  Pixels b = pixels_of_sizes(p);
+  const i64 size = sizeof(T);
+  const auto bytes = [&] {
+    lay_out_copy(p, b);
+    return b.samples * p.inner * p.of.along[0].taps * b.size[0] * b.size[1] * size;
+  };
+  while (!b.reads_x && bytes() > 2 * FAR && halve(p, b)) {}
+  b.units = units_of(p, b);
+  return b;
+}
+
+// to[window][BLOCK]: the gradients of the windows of some runs, for channels of the result from
+// `channel` on.
 template <class T>
-void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* runs, i64 n_runs,
-                    T* to) {
-  const Array& grad = *p.grad;
+void pack_gradients(const Array& grad, i64 channel, i64 count, const Run* runs, i64 n_runs, T* to) {
+  const i64 size = sizeof(T);
   for (i64 r = 0; r < n_runs; ++r) {
     const Run& run = runs[r];
     const char* from = grad.data + run.sample * grad.stride[0] + channel * grad.stride[1];
     for (int d = 0; d < 3; ++d) from += run.at[d] * grad.stride[d + 2];
-    T* row = to + run.column * WIDTH<T>;
-    if (grad.stride[1] == (i64)sizeof(T)) {
+    T* row = to + run.column * BLOCK<T>;
+    if (grad.stride[1] == size) {
       for (i64 k = 0; k < run.length; ++k)
-        memcpy(row + k * WIDTH<T>, from + k * grad.stride[4], count * sizeof(T));
-      continue;
+        copy_line(row + k * BLOCK<T>, (const T*)(from + k * grad.stride[4]), count);
+    } else if (grad.stride[4] == size) {
+      turn<T>((char*)row, BLOCK<T> * size, from, grad.stride[1], count, run.length);
+    } else {
+      for (i64 j = 0; j < count; ++j)
+        for (i64 k = 0; k < run.length; ++k)
+          row[k * BLOCK<T> + j] = *(const T*)(from + j * grad.stride[1] + k * grad.stride[4]);
     }
-    if (grad.stride[4] == (i64)sizeof(T)) {
-      turn<T>((char*)row, WIDTH<T> * sizeof(T), from, grad.stride[1], count, run.length);
-      continue;
-    }
-    for (i64 j = 0; j < count; ++j)
-      for (i64 k = 0; k < run.length; ++k)
-        row[k * WIDTH<T> + j] = *(const T*)(from + j * grad.stride[1] + k * grad.stride[4]);
   }
 }
 
-// to[q][ROWS]: the elements that rows [begin, begin + rows) read for the windows of some runs. A
-// row is a tap of a channel of x. lines: memory for as many elements.
-template <class T>
-void pack_rows(const Gradient<T>& p, const Piece* pieces, i64 n_runs, i64 first_channel, i64 begin,
-               i64 rows, i64 count, T* lines, T* to) {
-  const Array& x = *p.x;
-  const i64 step = p.of.along[2].step * x.stride[4], tap = p.tap(begin);
-  if (p.are_beside && rows == ROWS<T> && tap == p.tap(begin + rows - 1)) {
-    const i64 channel = (first_channel + p.channel(begin)) * sizeof(T);
-    for (i64 r = 0; r < n_runs; ++r) {
-      const Piece& piece = pieces[tap * n_runs + r];
-      T* row = to + piece.column * ROWS<T>;
-      clear_line(row, piece.low * ROWS<T>);
-      for (i64 k = piece.low; k < piece.high; ++k)
-        memcpy(row + k * ROWS<T>, piece.data + channel + (k - piece.low) * step,
-               ROWS<T> * sizeof(T));
-      clear_line(row + piece.high * ROWS<T>, (piece.length - piece.high) * ROWS<T>);
-    }
-    return;
+// Write sums[block][row][BLOCK], rows of adjacent elements together.
+template <class T> void put_sums(const Gradient<T>& g, const Part& part, const T* sums) {
+  const Axis* along = g.p.of.along;
+  const Array& out = *g.out;
+  const auto place_of = [&](i64 row) {
+    const i64 tap = g.tap(row), c = tap % along[2].taps, rest = tap / along[2].taps;
+    return out.data + g.channel(row) * out.stride[1] + rest / along[1].taps * out.stride[2] +
+           rest % along[1].taps * out.stride[3] + c * out.stride[4];
+  };
+  for (i64 row = part.low, n; row < part.high; row += n) {
+    char* to = place_of(row);
+    for (n = 1; row + n < part.high && place_of(row + n) == to + n * (i64)sizeof(T); ++n) {}
+    for (i64 block = 0; block < part.blocks(); ++block)
+      turn<T>(to + g.first_channel(part, block) * out.stride[0], out.stride[0],
+              (const char*)(sums + (block * part.rows() + row - part.low) * BLOCK<T>),
+              BLOCK<T> * sizeof(T), n, g.channels_of(part, block));
   }
-  for (i64 i = 0; i < rows; ++i)
-    gather(pieces + p.tap(begin + i) * n_runs, n_runs,
-           (first_channel + p.channel(begin + i)) * x.stride[1], step, lines + i * LENGTH);
-  turn<T>((char*)to, ROWS<T> * sizeof(T), (const char*)lines, LENGTH * sizeof(T), rows, count);
 }
 
-// Write the sums of rows [begin, begin + rows) for some channels of the result, from `channel` on.
-template <class T>
-void put_rows(const Gradient<T>& p, i64 begin, i64 rows, i64 channel, i64 channels, const T* sums) {
-  const Axis* along = p.of.along;
-  const Array& out = *p.out;
-  char *to = out.data + channel * out.stride[0], *at[ROWS<T>];
-  bool are_dense = true;
-  for (i64 i = 0; i < rows; ++i) {
-    const i64 tap = p.tap(begin + i), c = tap % along[2].taps, rest = tap / along[2].taps;
-    at[i] = to + p.channel(begin + i) * out.stride[1] + c * out.stride[4] +
-            rest % along[1].taps * out.stride[3] + rest / along[1].taps * out.stride[2];
-    are_dense = are_dense && at[i] == at[0] + i * sizeof(T);
+// sums[block][row][BLOCK]: the sums over the part's units.
+template <class T> void gradients_of(Gradient<T>& g, const Part& part, T* sums) {
+  // The part's channels are a group of their own.
+  Array x = *g.p.x;
+  x.data += (part.group * g.p.inner + part.channel) * x.stride[1];
+  Products<T> p = g.p;
+  p.x = &x, p.inner = part.channels, p.groups = 1;
+  Pixels b = g.pixels;
+  if (!b.reads_x) lay_out_copy(p, b);
+  const i64 taps = p.of.taps(), n_places = b.samples * b.rows * b.columns + MORE_PIXELS;
+  const i64 copied = b.reads_x ? 0 : b.samples * b.steps.sample;
+  Room room(Room::bytes_of<T>(copied) + Room::bytes_of<T>(part.blocks() * n_places * BLOCK<T>) +
+            Room::bytes_of<i64>(taps) + Room::bytes_of<i64>(n_places) +
+            Room::bytes_of<i64>(part.rows()) + Room::bytes_of<Run>(b.samples * b.rows));
+  if (!room) return note(&g.p.answer, NO_MEMORY);
+  T *copy = room.take<T>(copied), *grads = room.take<T>(part.blocks() * n_places * BLOCK<T>);
+  i64 *offsets = room.take<i64>(taps), *places = room.take<i64>(n_places);
+  i64* rows = room.take<i64>(part.rows());
+  Run* runs = room.take<Run>(b.samples * b.rows);
+  memset(sums, 0, part.blocks() * part.rows() * BLOCK<T> * sizeof(T));
+  for (i64 block = 0; block < part.blocks(); ++block)  // lanes without a channel
+    if (g.channels_of(part, block) % wide<T>::LANES)
+      memset(grads + block * n_places * BLOCK<T>, 0, n_places * BLOCK<T> * sizeof(T));
+  offsets_of(p, b, 1, offsets);
+  for (i64 i = 0; i < part.rows(); ++i) {  // the last tile repeats the last row
+    const i64 row = smaller(part.low + i, part.high - 1);
+    rows[i] = (g.channel(row) - part.channel) * b.steps.channel + offsets[g.tap(row)];
   }
-  if (are_dense)
-    return turn<T>(at[0], out.stride[0], (const char*)sums, WIDTH<T> * sizeof(T), rows, channels);
-  for (i64 o = 0; o < channels; ++o)
-    for (i64 i = 0; i < rows; ++i) *(T*)(at[i] + o * out.stride[0]) = sums[i * WIDTH<T> + o];
-}
-
-// Write rows [low, high) of one group's weights.
-template <class T>
-void put_sums(const Gradient<T>& p, i64 group, i64 low, i64 high, const T* sums) {
-  const i64 panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
-  const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>;
-  for (i64 block = 0; block < blocks; ++block)
-    for (i64 panel = 0; panel < panels; ++panel) {
-      const i64 begin = low + block * ROWS<T>, channel = panel * WIDTH<T>;
-      put_rows(p, begin, smaller(ROWS<T>, high - begin), group * p.outer + channel,
-               smaller(WIDTH<T>, p.outer - channel),
-               sums + (block * panels + panel) * ROWS<T> * WIDTH<T>);
-    }
-}
-
-// Compute rows [low, high) of one group's weights.
-template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 high) {
-  const i64 taps = p.of.taps(), panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
-  const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
-  const i64 n_pieces = taps * most_runs(p.of, LENGTH);
-  Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(n_pieces) +
-            2 * Room::bytes_of<T>(LENGTH * ROWS<T>) +
-            Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
-            Room::bytes_of<T>(tile_size) + Room::bytes_of<T>(blocks * panels * tile_size));
-  if (!room) return note(&p.answer, NO_MEMORY);
-  Run* runs = room.take<Run>(LENGTH);
-  Piece* pieces = room.take<Piece>(n_pieces);
-  T *lines = room.take<T>(LENGTH * ROWS<T>), *left = room.take<T>(LENGTH * ROWS<T>);
-  T *right = room.take<T>(panels * LENGTH * WIDTH<T>);
-  T *term = room.take<T>(tile_size), *sums = room.take<T>(blocks * panels * tile_size);
-  memset(sums, 0, blocks * panels * tile_size * sizeof(T));
-  memset(left, 0, LENGTH * ROWS<T> * sizeof(T));
-  memset(right, 0, panels * LENGTH * WIDTH<T> * sizeof(T));
-  const i64 columns = p.of.columns();
-  for (i64 from = 0; from < columns; from += LENGTH) {
-    const i64 count = smaller(LENGTH, columns - from);
-    const i64 n_runs = runs_of(p.of, from, from + count, runs);
-    pieces_of(p.of, *p.x, p.x->data, runs, n_runs, pieces);
-    for (i64 panel = 0; panel < panels; ++panel)
-      pack_gradients(p, group * p.outer + panel * WIDTH<T>,
-                     smaller(WIDTH<T>, p.outer - panel * WIDTH<T>), runs, n_runs,
-                     right + panel * LENGTH * WIDTH<T>);
-    for (i64 block = 0; block < blocks; ++block) {
-      const i64 begin = low + block * ROWS<T>, rows = smaller(ROWS<T>, high - begin);
-      pack_rows(p, pieces, n_runs, group * p.inner, begin, rows, count, lines, left);
-      for (i64 panel = 0; panel < panels; ++panel) {
-        tile_of(rows, p.outer - panel * WIDTH<T>, left, right + panel * LENGTH * WIDTH<T>, count,
-                term, false);
-        T* sum = sums + (block * panels + panel) * tile_size;
-        for (i64 k = 0; k < rows * WIDTH<T>; ++k) sum[k] += term[k];
+  for (i64 unit = part.first_unit; unit < part.last_unit; ++unit) {
+    const Unit u = unit_of(p, b, unit);
+    const i64 count = places_of(b, u, runs, places);
+    for (i64 s = 0; !b.reads_x && s < u.samples; ++s)
+      copy_rows(p, b, u, s, copy + s * b.steps.sample);
+    for (i64 block = 0; block < part.blocks(); ++block)
+      pack_gradients(*g.grad, g.first_channel(part, block), g.channels_of(part, block), runs,
+                     u.samples * u.rows, grads + block * n_places * BLOCK<T>);
+    const T* source = b.reads_x ? element_of(p, b, u) : copy;
+    for (i64 window = 0; window < count; window += LENGTH) {
+      const i64 length = smaller(LENGTH, count - window);
+      for (i64 block = 0; block < part.blocks(); ++block) {
+        const Tile<T> tile = tile_of<T>(g.channels_of(part, block));
+        for (i64 row = 0; row < part.high - part.low; row += tile.pixels) {
+          const T* from[MORE_PIXELS];
+          for (int i = 0; i < MORE_PIXELS; ++i) from[i] = source + rows[row + i];
+          tile.multiply(from, places + window, length,
+                        grads + (block * n_places + window) * BLOCK<T>,
+                        sums + (block * part.rows() + row) * BLOCK<T>, Sums::ADDED);
+        }
       }
     }
   }
-  put_sums(p, group, low, high, sums);
 }
 
-// out[i, j] += the sum over the windows of a band of a[i][window] * b[window][j]. A row of `a` has
-// `width` windows and is `pitch` elements from the next one; b is dense.
-template <class T, int R, int COLUMNS>
-static void tile_of_band(const T* const* a, i64 pitch, const T* b, i64 rows, i64 width, T* out) {
-  typedef wide<T> V;
-  typename V::type sum[R][COLUMNS];
-  const T* from[R];
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i) {
-    from[i] = a[i];
-#pragma GCC unroll 3
-    for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::zero();
-  }
-  for (; rows; --rows) {
-    for (i64 k = 0; k < width; ++k, b += WIDTH<T>) {
-      typename V::type right[COLUMNS];
-#pragma GCC unroll 3
-      for (int j = 0; j < COLUMNS; ++j) right[j] = V::load(b + j * V::LANES);
-#pragma GCC unroll 8
-      for (int i = 0; i < R; ++i) {
-        const typename V::type left = V::all(from[i][k]);
-#pragma GCC unroll 3
-        for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::fma(left, right[j], sum[i][j]);
-      }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < R; ++i) from[i] += pitch;
-  }
-  const typename V::type one = V::all(1);
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 3
-    for (int j = 0; j < COLUMNS; ++j) {
-      T* to = out + i * WIDTH<T> + j * V::LANES;
-      V::store(to, V::fma(V::load(to), one, sum[i][j]));
-    }
-}
-
-template <class T> static auto tile_of_band(i64 columns) {
-  const i64 registers = (columns + wide<T>::LANES - 1) / wide<T>::LANES;
-  return registers == 1   ? tile_of_band<T, ROWS<T>, 1>
-         : registers == 2 ? tile_of_band<T, ROWS<T>, 2>
-                          : tile_of_band<T, ROWS<T>, 3>;
-}
-
-// Bands of up to LENGTH windows; rows: 0 if x should be gathered into lines.
-template <class T> Bands bands_of(const Gradient<T>& p) {
-  Bands b = layout_of(p.of);
-  const i64 most = LENGTH / larger(1, p.of.along[2].count);
-  if (!b.pitch || !most || p.are_beside) return b;
-  cut_bands(b, p.of.along[1].count, most);
-  // For all channels together, so that the order of the sums does not depend on the number of
-  // threads.
-  const i64 copy = p.inner * p.of.along[0].taps * b.plane() * (i64)sizeof(T);
-  // Otherwise sums would be read too often, or elements would leave the cache.
-  if (2 * b.rows * p.of.along[2].count < LENGTH || copy > 4 * NEAR) b.rows = 0;
-  return b;
-}
-
-// Like `gradients_of`, but elements are read from a copy: see conv_direct.h.
-template <class T>
-void gradients_of_bands(Gradient<T>& p, const Bands& b, i64 group, i64 low, i64 high) {
-  const Axis* along = p.of.along;
-  const i64 taps = p.of.taps(), panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
-  const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
-  const i64 channel = low / taps, channels = (high - 1) / taps + 1 - channel;
-  const i64 channel_size = along[0].taps * b.plane();
-  Room room(Room::bytes_of<T>(channels * channel_size) + Room::bytes_of<i64>(taps) +
-            Room::bytes_of<Run>(b.rows) + Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
-            Room::bytes_of<T>(blocks * panels * tile_size));
-  if (!room) return note(&p.answer, NO_MEMORY);
-  T* copy = room.take<T>(channels * channel_size);
-  T* right = room.take<T>(panels * LENGTH * WIDTH<T>);
-  T* sums = room.take<T>(blocks * panels * tile_size);
-  i64* offsets = room.take<i64>(taps);
-  Run* runs = room.take<Run>(b.rows);
-  memset(sums, 0, blocks * panels * tile_size * sizeof(T));
-  memset(right, 0, panels * LENGTH * WIDTH<T> * sizeof(T));
-  offsets_of(p.of, b, offsets);
-  for (i64 unit = 0; unit < p.of.samples * along[0].count * b.count; ++unit) {
-    const i64 first = unit % b.count * b.rows, at = unit / b.count % along[0].count;
-    const i64 sample = unit / b.count / along[0].count;
-    const i64 rows = smaller(b.rows, along[1].count - first), width = along[2].count;
-    copy_band(p.of, *p.x, b, sample, at, first, rows, group * p.inner + channel, channels, copy);
-    for (i64 r = 0; r < rows; ++r) runs[r] = {r * width, width, sample, {at, first + r, 0}};
-    for (i64 panel = 0; panel < panels; ++panel)
-      pack_gradients(p, group * p.outer + panel * WIDTH<T>,
-                     smaller(WIDTH<T>, p.outer - panel * WIDTH<T>), runs, rows,
-                     right + panel * LENGTH * WIDTH<T>);
-    for (i64 block = 0; block < blocks; ++block) {
-      const T* from[ROWS<T>];
-      for (i64 i = 0; i < ROWS<T>; ++i) {
-        const i64 row = smaller(low + block * ROWS<T> + i, high - 1);
-        from[i] = copy + (row / taps - channel) * channel_size + offsets[row % taps];
-      }
-      for (i64 panel = 0; panel < panels; ++panel)
-        tile_of_band<T>(p.outer - panel * WIDTH<T>)(
-            from, b.pitch, right + panel * LENGTH * WIDTH<T>, rows, width,
-            sums + (block * panels + panel) * tile_size);
+// Part `number` of the parts of a group: by sets of units, by rows, or by blocks if each row is
+// read for many.
+template <class T> Part part_of(const Gradient<T>& g, i64 number) {
+  const Products<T>& p = g.p;
+  const i64 n = number % p.parts, tiles = (g.rows + PIXELS - 1) / PIXELS, units = g.pixels.units;
+  Part part = {number / p.parts, 0, g.rows, 0, p.inner, 0, p.blocks, 0, units};
+  if (g.sets > 1) {
+    part.first_unit = units * n / p.parts, part.last_unit = units * (n + 1) / p.parts;
+  } else if (p.blocks >= p.parts && p.outer > p.inner) {
+    part.first_block = p.blocks * n / p.parts, part.last_block = p.blocks * (n + 1) / p.parts;
+  } else {
+    part.low = tiles * n / p.parts * PIXELS;
+    part.high = smaller(tiles * (n + 1) / p.parts * PIXELS, g.rows);
+    if (part.low < part.high && (!g.are_beside || g.tap(part.low) == g.tap(part.high - 1))) {
+      part.channel = g.channel(part.low);
+      part.channels = g.channel(part.high - 1) - part.channel + 1;
     }
   }
-  put_sums(p, group, low, high, sums);
+  return part;
+}
+
+// The sums of each set, which are then added.
+template <class T> void add_sets(const Call& call, Gradient<T>& g, i64 work) {
+  const i64 size = g.p.blocks * (g.rows + MORE_PIXELS) * BLOCK<T>;
+  Room room(Room::bytes_of<T>(g.p.groups * g.sets * size));
+  if (!room) return note(&g.p.answer, NO_MEMORY);
+  T* sums = room.take<T>(g.p.groups * g.sets * size);
+  over(call, true, g.p.groups * g.sets, work, [&](i64 first, i64 last) {
+    for (i64 number = first; number < last; ++number)
+      gradients_of(g, part_of(g, number), sums + number * size);
+  });
+  if (g.p.answer) return;
+  for (i64 group = 0; group < g.p.groups; ++group, sums += g.sets * size) {
+    for (i64 set = 1; set < g.sets; ++set)
+      for (i64 k = 0; k < size; ++k) sums[k] += sums[set * size + k];
+    put_sums(g, part_of(g, group * g.sets), sums);
+  }
 }
 
 template <class T> i64 weight_gradient(const Call& call) {
@@ -264,26 +200,36 @@ template <class T> i64 weight_gradient(const Call& call) {
   Room room(Room::bytes_of<i64>(2 * kernels));
   if (!room) return NO_MEMORY;
   i64* list = room.take<i64>(2 * kernels);
-  Gradient<T> p = {{},  &x,  &grad, &out, grad.shape[1] / groups, x.shape[1] / groups, 1,
-                   are_side_by_side(x), 0};
+  Gradient<T> g = {};
+  Products<T>& p = g.p;
+  g.grad = &grad, g.out = &out, g.are_beside = are_side_by_side(x);
+  p.x = &x, p.outer = grad.shape[1] / groups, p.inner = x.shape[1] / groups, p.groups = groups;
   p.of.samples = x.shape[0];
   for (int d = 0; d < 3; ++d) {
     axes_of(&p.of.along[d], 0, list, x.shape[d + 2], grad.shape[d + 2], out.shape[d + 2], n[d],
             n[d + 3], n[d + 6], false);
     list += 2 * out.shape[d + 2];
   }
-  if (p.inner == 1 && p.outer <= 2)
-    return each_gradient<T>(call, p.of, x, grad, out, p.outer);
-  const i64 rows = p.inner * p.of.taps(), blocks = (rows + ROWS<T> - 1) / ROWS<T>;
-  p.parts = groups >= call.threads ? 1 : smaller(blocks, (call.threads - 1) / groups + 1);
-  const Bands bands = bands_of(p);
-  over(call, true, groups * p.parts, rows * p.of.columns() / p.parts, [&](i64 first, i64 last) {
-    const i64 each = (blocks + p.parts - 1) / p.parts * ROWS<T>;
-    for (i64 unit = first; unit < last; ++unit) {
-      const i64 low = unit % p.parts * each;
-      const i64 high = smaller(low + each, rows);
-      if (low < rows && bands.rows) gradients_of_bands(p, bands, unit / p.parts, low, high);
-      if (low < rows && !bands.rows) gradients_of(p, unit / p.parts, low, high);
+  if (p.inner == 1 && p.outer <= 2) return each_gradient<T>(call, p.of, x, grad, out, p.outer);
+  g.rows = p.inner * p.of.taps(), p.blocks = (p.outer + BLOCK<T> - 1) / BLOCK<T>;
+  g.pixels = pixels_of(g);
+  const bool has_sets = g.rows <= FEW_ROWS && g.rows * p.outer <= FEW_WEIGHTS;
+  g.sets = has_sets ? larger(1, smaller(g.pixels.units, SETS / groups)) : 1;
+  p.parts = g.sets > 1 ? g.sets : groups >= call.threads ? 1 : (call.threads - 1) / groups + 1;
+  const i64 work = g.rows * p.of.columns() / p.parts;
+  if (g.sets > 1) {
+    add_sets(call, g, work);
+    return p.answer;
+  }
+  over(call, true, groups * p.parts, work, [&](i64 first, i64 last) {
+    for (i64 number = first; number < last; ++number) {
+      const Part part = part_of(g, number);
+      if (part.low >= part.high) continue;
+      Room room(Room::bytes_of<T>(part.blocks() * part.rows() * BLOCK<T>));
+      if (!room) return note(&p.answer, NO_MEMORY);
+      T* sums = room.take<T>(part.blocks() * part.rows() * BLOCK<T>);
+      gradients_of(g, part, sums);
+      if (!p.answer) put_sums(g, part, sums);
     }
   });
   return p.answer;

@@ -1,5 +1,6 @@
-// Convolutions to many channels. A tile has PIXELS windows and BLOCK channels of the result: each
-// element of a window is broadcast, and multiplied with the weights of all channels of the block.
+// Convolutions to many channels. A tile has PIXELS windows and BLOCK channels of the result, or
+// MORE_PIXELS windows and fewer channels: each element of a window is broadcast, and multiplied
+// with the weights of all channels of the tile.
 // So windows may be anywhere, and a tile may have windows of several rows and samples. They read x
 // itself, or a copy of some rows of all channels that includes the padding.
 //
@@ -13,7 +14,7 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr int PIXELS = 6;                                              // windows of a tile
+constexpr int PIXELS = 6, MORE_PIXELS = 8;                             // windows of a tile
 template <class T> constexpr int ACROSS = wide<T>::ROWS == 4 ? 2 : 4;  // registers of a window
 template <class T> constexpr int BLOCK = wide<T>::LANES * ACROSS<T>;   // channels of a tile
 constexpr i64 CHUNK = 24 << 10;     // bytes of weights that are used for one tile after another
@@ -79,12 +80,16 @@ static inline i64 part_of(i64 n, i64 most, i64* count) {
   return each;
 }
 
+template <class T> i64 units_of(const Products<T>& p, const Pixels& b) {
+  return (p.of.samples + b.samples - 1) / b.samples * p.of.along[0].count * b.bands * b.across;
+}
+
 // The time of all units in windows of one block, with the best number of parts of the blocks.
 template <class T> double time_of(const Products<T>& p, Pixels& b, i64 threads) {
   const Axis* along = p.of.along;
   const i64 windows = b.samples * b.rows * b.columns, taps = larger(1, p.of.taps());
   const i64 padded = (windows + PIXELS - 1) / PIXELS * PIXELS;
-  b.units = (p.of.samples + b.samples - 1) / b.samples * along[0].count * b.bands * b.across;
+  b.units = units_of(p, b);
   double copy = 0, best = 0;
   if (!b.reads_x) {
     lay_out_copy(p, b);
@@ -112,18 +117,28 @@ template <class T> bool halve(const Products<T>& p, Pixels& b) {
   return true;
 }
 
-template <class T> Pixels pixels_of(const Products<T>& p, i64 threads) {
+// Units of up to MOST_PIXELS windows.
+template <class T> Pixels pixels_of_sizes(const Products<T>& p) {
   const Axis* along = p.of.along;
   const Array& x = *p.x;
   const i64 size = sizeof(T), width = along[2].count, height = along[1].count;
   Pixels b = {};
   b.is_beside = x.stride[1] == size;
   b.reads_x = (b.is_beside || p.of.taps() == 1) && is_inside(along[0]) && is_inside(along[1]) &&
-                is_inside(along[2]);
+              is_inside(along[2]);
   b.columns = part_of(width, MOST_PIXELS, &b.across);
   b.rows = part_of(height, larger(1, MOST_PIXELS / b.columns), &b.bands);
   const bool is_whole = b.rows == height && b.columns == width;
   b.samples = is_whole ? larger(1, smaller(p.of.samples, MOST_PIXELS / (width * height))) : 1;
+  if (b.reads_x)
+    b.steps = {x.stride[0] / size, x.stride[1] / size, along[1].step * x.stride[3] / size,
+               along[2].step * x.stride[4] / size};
+  return b;
+}
+
+template <class T> Pixels pixels_of(const Products<T>& p, i64 threads) {
+  const i64 size = sizeof(T);
+  Pixels b = pixels_of_sizes(p);
   if (!b.reads_x)
     for (lay_out_copy(p, b); b.samples * b.steps.sample * size > FAR && halve(p, b);)
       lay_out_copy(p, b);
@@ -132,9 +147,6 @@ template <class T> Pixels pixels_of(const Products<T>& p, i64 threads) {
     const double time = time_of(p, next, threads);
     if (time < best) best = time, b = next;
   }
-  if (b.reads_x)
-    b.steps = {x.stride[0] / size, x.stride[1] / size, along[1].step * x.stride[3] / size,
-               along[2].step * x.stride[4] / size};
   return b;
 }
 
@@ -154,20 +166,25 @@ template <class T> Unit unit_of(const Products<T>& p, const Pixels& b, i64 numbe
   return u;
 }
 
-// sums[i][BLOCK] = the sums over k < n of x[i][offsets[k]] * weights[k][BLOCK] for PIXELS windows,
-// in V registers each, added to `sums` if `adds`.
-template <class T, int V>
+// What becomes of sums: the first term of a sum, a sum that goes on, or a sum that is added to.
+enum class Sums { FIRST, CONTINUED, ADDED };
+
+// sums[i][BLOCK] = the sums over k < n of x[i][offsets[k]] * weights[k][BLOCK] for P windows, in V
+// registers each.
+template <class T, int P, int V>
 static void tile_of_pixels(const T* const* x, const i64* offsets, i64 n, const T* weights, T* sums,
-                           bool adds) {
+                           Sums how) {
   typedef wide<T> R;
-  typename R::type sum[PIXELS][V];
-  const T* from[PIXELS];
+  typename R::type sum[P][V];
+  const T* from[P];
 #pragma GCC unroll 8
-  for (int i = 0; i < PIXELS; ++i) {
+  for (int i = 0; i < P; ++i) {
     from[i] = x[i];
 #pragma GCC unroll 4
-    for (int j = 0; j < V; ++j)
-      sum[i][j] = adds ? R::load(sums + i * BLOCK<T> + j * R::LANES) : R::zero();
+    for (int j = 0; j < V; ++j) {
+      const T* before = sums + i * BLOCK<T> + j * R::LANES;
+      sum[i][j] = how == Sums::CONTINUED ? R::load(before) : R::zero();
+    }
   }
   for (; n; --n, weights += BLOCK<T>) {
     const i64 at = *offsets++;
@@ -175,25 +192,38 @@ static void tile_of_pixels(const T* const* x, const i64* offsets, i64 n, const T
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j) right[j] = R::load(weights + j * R::LANES);
 #pragma GCC unroll 8
-    for (int i = 0; i < PIXELS; ++i) {
+    for (int i = 0; i < P; ++i) {
       const typename R::type left = R::all(from[i][at]);
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) sum[i][j] = R::fma(left, right[j], sum[i][j]);
     }
   }
+  if (how == Sums::ADDED) {
+    const typename R::type one = R::all(1);
 #pragma GCC unroll 8
-  for (int i = 0; i < PIXELS; ++i)
+    for (int i = 0; i < P; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < V; ++j)
+        sum[i][j] = R::fma(R::load(sums + i * BLOCK<T> + j * R::LANES), one, sum[i][j]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < P; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j) R::store(sums + i * BLOCK<T> + j * R::LANES, sum[i][j]);
 }
 
-template <class T> static auto tile_of_pixels(i64 channels) -> decltype(&tile_of_pixels<T, 1>) {
+template <class T> struct Tile {
+  void (*multiply)(const T* const*, const i64*, i64, const T*, T*, Sums);
+  i64 pixels;
+};
+
+// The tile for up to BLOCK channels.
+template <class T> Tile<T> tile_of(i64 channels) {
   const i64 registers = (channels + wide<T>::LANES - 1) / wide<T>::LANES;
-  if constexpr (ACROSS<T> == 4) {
-    if (registers == 4) return tile_of_pixels<T, 4>;
-    if (registers == 3) return tile_of_pixels<T, 3>;
-  }
-  return registers == 1 ? tile_of_pixels<T, 1> : tile_of_pixels<T, 2>;
+  if (registers == ACROSS<T>) return {tile_of_pixels<T, PIXELS, ACROSS<T>>, PIXELS};
+  if (registers == 3) return {tile_of_pixels<T, MORE_PIXELS, 3>, MORE_PIXELS};
+  if (registers == 2) return {tile_of_pixels<T, MORE_PIXELS, 2>, MORE_PIXELS};
+  return {tile_of_pixels<T, MORE_PIXELS, 1>, MORE_PIXELS};
 }
 
 // to[n][apart]: the adjacent channels of elements `at` + k * step of a row of `size`, or zeros.
@@ -300,7 +330,7 @@ static i64 places_of(const Pixels& b, const Unit& u, Run* runs, i64* places) {
       for (i64 k = 0; k < u.columns; ++k)
         places[count++] = s * b.steps.sample + r * b.steps.row + k * b.steps.column;
     }
-  for (int i = 1; i < PIXELS; ++i) places[count + i - 1] = places[count - 1];
+  for (int i = 1; i < MORE_PIXELS; ++i) places[count + i - 1] = places[count - 1];
   return count;
 }
 
@@ -321,7 +351,7 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
   Products<T>& p = *by.p;
   const Pixels& b = by.pixels;
   const i64 taps = p.of.taps(), most = channels_of(p, b), size = sizeof(T);
-  const i64 n_places = b.samples * b.rows * b.columns + PIXELS;
+  const i64 n_places = b.samples * b.rows * b.columns + MORE_PIXELS;
   const i64 copied = b.reads_x ? 0 : b.samples * b.steps.sample;
   const i64 packed = p.weights ? 0 : most * taps * BLOCK<T>;
   const i64 each = (p.blocks + p.parts - 1) / p.parts;
@@ -344,7 +374,7 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
     const i64 low = part % p.parts * each, high = smaller(low + each, p.blocks);
     for (i64 block = low; block < high; ++block) {
       const i64 channels = smaller(BLOCK<T>, p.outer - block * BLOCK<T>);
-      const auto tile = tile_of_pixels<T>(channels);
+      const Tile<T> tile = tile_of<T>(channels);
       if (!p.inner) memset(sums, 0, count * BLOCK<T> * size);
       for (i64 channel = 0; channel < p.inner; channel += most) {
         const i64 stop = smaller(channel + most, p.inner), n = (stop - channel) * taps;
@@ -354,13 +384,14 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
           pack_weights<T, BLOCK<T>>(p.of_group(u.group), p.of, p.outer, block, channel, stop, own);
         // Each tile fetches a part of the next chunk.
         const char* next = (const char*)(weights + n * BLOCK<T>);
-        const i64 ahead = p.weights ? n * BLOCK<T> * size / (count / PIXELS + 1) + LINE : 0;
-        for (i64 k = 0; k < count; k += PIXELS, next += ahead) {
+        const i64 ahead = p.weights ? n * BLOCK<T> * size / (count / tile.pixels + 1) + LINE : 0;
+        for (i64 k = 0; k < count; k += tile.pixels, next += ahead) {
           for (i64 line = 0; line < ahead; line += LINE) __builtin_prefetch(next + line, 0, 2);
-          const T* from[PIXELS];
-          for (int i = 0; i < PIXELS; ++i)
+          const T* from[MORE_PIXELS];
+          for (int i = 0; i < MORE_PIXELS; ++i)
             from[i] = source + channel * b.steps.channel + places[k + i];
-          tile(from, offsets, n, weights, sums + k * BLOCK<T>, channel != 0);
+          tile.multiply(from, offsets, n, weights, sums + k * BLOCK<T>,
+                        channel ? Sums::CONTINUED : Sums::FIRST);
         }
       }
       write_pixels(p, sums, u.group * p.outer + block * BLOCK<T>, channels, runs,

@@ -1,8 +1,8 @@
-// Products of weights and windows: sets of taps, packed weights, and the result's elements.
+// Products of weights and windows: sets of taps, and packed weights.
 #ifndef GPUTENSOR_CONV_WEIGHTS
 #define GPUTENSOR_CONV_WEIGHTS
 
-#include "conv_tiles.h"
+#include "conv_windows.h"
 
 namespace CAPABILITY {
 
@@ -34,8 +34,8 @@ struct Weights {
   i64 tap[3];
 };
 
-// True if the weights of a channel of the result are contiguous in memory, in the order of the
-// panels' rows.
+// True if the weights of a channel of the result are contiguous in memory, in the order of
+// (channel, tap).
 template <class T> bool are_dense(const Weights& w, const Axis* along) {
   i64 step = sizeof(T);
   for (int d = 2; d >= 0; step *= along[d--].taps) {
@@ -100,37 +100,6 @@ template <class T> struct Products {
     return own;
   }
 };
-
-// Write `rows` channels of the result, from `channel` on, for the windows of some runs. The bias is
-// added to `sums` first.
-template <class T>
-void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
-  const Array& out = *p.out;
-  const Axis* along = p.of.along;
-  const i64 step = along[2].apart * out.stride[4];
-  for (i64 i = 0; p.bias && i < rows; ++i) {
-    const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
-    for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
-  }
-  for (i64 r = 0; r < n_runs; ++r) {
-    const Run& run = runs[r];
-    const T* from = sums + run.column;
-    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
-    for (int d = 0; d < 3; ++d)
-      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
-    if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
-      turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
-      continue;
-    }
-    for (i64 i = 0; i < rows; ++i, to += out.stride[1], from += WIDTH<T>) {
-      if (step == (i64)sizeof(T)) {
-        copy_line((T*)to, from, run.length);
-      } else {
-        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k];
-      }
-    }
-  }
-}
 
 }  // namespace
 
