@@ -288,8 +288,9 @@ def _measured(elements: int, device: str, rounds: int) -> tuple[list[dict[str, A
             if not is_same or not _is_close(made, wanted):
                 raise WrongResult(f"{name}: {library} is wrong")
         samples = timing.alternate(
-            [*sides.values()], rounds, round_ms=20.0, finish=peers.synchronizer(device)
-        )
+            [*sides.values()], rounds, round_ms=20.0, finish=peers.synchronizer(device),
+            rest_s=timing.REST_S,
+        )  # fmt: skip
         names += [library for library in sides if library not in names]
         cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(sides, samples)},
                       "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(sides,

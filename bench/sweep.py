@@ -318,10 +318,12 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
     """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > _LONG_S:
-        return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
+        return timing.alternate(
+            sides, min(rounds, 3), counts=[1] * len(sides), rest_s=timing.REST_S
+        )
     end = time.monotonic() + 2 * _LONG_S
     return timing.alternate(
-        sides, rounds, round_ms=0.5,
+        sides, rounds, round_ms=0.5, rest_s=timing.REST_S,
         until=lambda samples: len(samples[0].ns) >= 3 and time.monotonic() > end,
     )  # fmt: skip
 

@@ -137,6 +137,7 @@ class Session:
         samples = timing.alternate(
             list(sides.values()), self.rounds or rounds, ROUND_MS[self.kind], place.finish, clock,
             until=None if self.rounds else timing.steady(NOISE, limit_s), is_fair=watch.is_fair,
+            rest_s=timing.REST_S if self.kind == "cpu" else 0.0,
         )  # fmt: skip
         verify(sides["gputensor"], "gputensor, afterwards,")
         found = row(dict(zip(sides, samples)), list(plain), moved, sectors, limit)

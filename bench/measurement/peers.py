@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import sys
 import importlib
-import os
 from collections.abc import Callable
 from typing import Any
 
 import gputensor as gt
 from gputensor import runtime
-
-
-# Without this setting, libgomp's threads spin for milliseconds after their work. That slows down
-# the next measurement, even of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s with spinning, 26
-# without).
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def torch(device: str) -> Any:

@@ -18,6 +18,10 @@ T = TypeVar("T")
 # type of functions that time calls: (callable, number of calls) -> nanoseconds of all calls
 Clock = Callable[[Callable[[], Any], int], float]
 
+# After its work, a thread of OpenMP waits in a loop for 4 to 5 ms, by libgomp's default, and takes
+# a CPU from whatever runs next.
+REST_S = 0.008
+
 
 class Sample:
     """The times of one callable. ns: for each round, the nanoseconds per call."""
@@ -48,7 +52,7 @@ def alternate(
     sides: Sequence[Callable[[], Any]], rounds: int = 101, round_ms: float = 1.0,
     finish: Callable[[], None] | None = None, clock: Clock | None = None,
     until: Callable[[list[Sample]], bool] | None = None, is_fair: Callable[[], bool] | None = None,
-    counts: Sequence[int] = (),
+    counts: Sequence[int] = (), rest_s: float = 0.0,
 ) -> list[Sample]:  # fmt: skip
     """Time each callable `rounds` times, in shuffled turns: A B C, B A C, A C B, …
 
@@ -60,7 +64,10 @@ def alternate(
     for a device. clock: a function that times a round, for example by a device's events. until:
     called with the samples after each round; True ends the measurement. is_fair: called after each
     round; False repeats the round, at most `rounds` times in total. counts: the number of calls of
-    each callable in a round; by default it is measured.
+    each callable in a round; by default it is measured. rest_s: seconds of rest before a callable's
+    calls, in which threads of the one before fall asleep; then a call that is not timed wakes its
+    own, as a program finds them that does nothing else. Calls that fill a round alone need no such
+    call.
     """
     counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
@@ -73,6 +80,9 @@ def alternate(
             shuffle(turns)
         last = turns[-1]
         for side, count, sample in turns:
+            if rest_s:
+                time.sleep(rest_s)
+                _time(side, int(count > 1), finish)
             ns = _time(side, count, finish) if clock is None else clock(side, count)
             taken.append((sample, ns / count))
         shuffle(turns)

@@ -158,7 +158,7 @@ def _with_gradients(lib: Any, call: Side, inputs: list[Any], weight: Any) -> Sid
 def _times(sides: dict[str, Side], rounds: int | None) -> dict[str, Any]:
     is_steady = timing.steady(0.02, LIMIT_S)
     samples = dict(zip(sides, timing.alternate(
-        [*sides.values()], rounds or ROUNDS, round_ms=20.0,
+        [*sides.values()], rounds or ROUNDS, round_ms=20.0, rest_s=timing.REST_S,
         until=lambda of: len(of[0].ns) >= LEAST_ROUNDS and is_steady(of),
     )))  # fmt: skip
     mine = samples["gputensor"]

@@ -222,8 +222,8 @@ def _torch_threads(torch: Any, side: Side) -> int:
     """Set PyTorch to 1 or THREADS threads, whichever makes the call faster, and return the number.
     For a call that takes longer than SHORT_S, the number is THREADS.
 
-    Some of PyTorch's functions wake a second thread for 1,000 elements. If threads do not spin
-    (measurement/peers.py), this takes longer than the work itself.
+    Some of PyTorch's functions use a second thread for 1,000 elements, which may take longer than
+    the work itself.
     """
     best = {}
     for count in (1, THREADS):
@@ -246,12 +246,14 @@ def _timed(side: Side) -> tuple[Any, float]:
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
     """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > LONG_S:
-        return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
+        return timing.alternate(
+            sides, min(rounds or 3, 3), counts=[1] * len(sides), rest_s=timing.REST_S
+        )
     if rounds is not None:
-        return timing.alternate(sides, rounds)
+        return timing.alternate(sides, rounds, rest_s=timing.REST_S)
     end = time.monotonic() + LIMIT_S
     return timing.alternate(
-        sides, ROUNDS,
+        sides, ROUNDS, rest_s=timing.REST_S,
         until=lambda samples: len(samples[0].ns) >= LEAST_ROUNDS and time.monotonic() > end,
     )  # fmt: skip
 

@@ -46,6 +46,15 @@ def test_all_take_turns_and_nobody_follows_himself(names):
         assert len(followers) > 1
 
 
+def test_a_rest_precedes_each_round_and_its_call_is_not_timed() -> None:
+    calls = []
+    (sample,) = timing.alternate([lambda: calls.append(1)], 3, counts=[2], rest_s=1e-6)
+    assert len(calls) == 3 * (2 + 1) and len(sample.ns) == 3
+    calls.clear()
+    timing.alternate([lambda: calls.append(1)], 3, counts=[1], rest_s=1e-6)
+    assert len(calls) == 3  # a call that fills a round is timed from its beginning
+
+
 def test_a_round_that_is_not_fair_is_measured_again_and_none_of_it_counts():
     answers = iter([True, False, False, True, True])
     calls = []
