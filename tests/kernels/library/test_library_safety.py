@@ -257,6 +257,32 @@ print(none, two, [ticks(t) for t in helpers()] == before)
     assert run(program) == "0 2 True"
 
 
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2, reason="one CPU"
+)
+def test_a_helper_that_wakes_runs_on_another_cpu_than_the_call():
+    """Linux would often wake it where the call runs, even if another CPU is idle."""
+    program = """
+import time
+first, second = sorted(os.sched_getaffinity(0))[:2]
+os.sched_setaffinity(0, {first, second})
+check()
+(helper,) = helpers()
+seen = []
+for cpu in (first, second, first):
+    os.sched_setaffinity(0, {cpu})  # the call runs there
+    os.sched_setaffinity(0, {first, second})
+    time.sleep(0.01)
+    check()
+    seen.append(os.sched_getaffinity(helper))
+print(all(len(of) == 1 and of < {first, second} for of in seen))
+os.sched_setaffinity(0, {first})  # no other CPU is left
+time.sleep(0.01)
+check()
+"""
+    assert run(program) == "True"
+
+
 # --- failures of the system -----------------------------------------------------------------------
 
 # Functions of the C library that count calls from our library, and fail after a call of `refuse`.

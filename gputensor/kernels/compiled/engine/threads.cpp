@@ -5,6 +5,9 @@
 // Idle     a helper holds no lock. It checks for another call for 100 us, because most calls follow
 //          each other closely and waking a thread takes 20 to 60 us. Between checks it lets other
 //          threads of its CPU run. Then it sleeps in a semaphore.
+// Places   Linux often wakes a thread on the CPU of the thread that wakes it, even if another CPU is
+//          idle, and moves it only after some milliseconds. So a helper is forbidden the CPU of a
+//          call before the call wakes it, or if it waits for that CPU.
 // Fork     a forked child has no helpers until it starts its own.
 // Signals  helpers block all signals, so that the interpreter's threads receive them.
 //
@@ -20,6 +23,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace engine {
 namespace {
@@ -47,6 +52,8 @@ enum State { ASLEEP, AWAKE, ASKED, CALLED_OFF, AT_WORK };
 
 struct alignas(64) Helper {
   std::atomic<int> state;
+  std::atomic<int> thread, cpu;  // the kernel's number of the thread, 0 until it runs; its CPU
+  int forbidden;                 // the CPU on which it may not run; -1 for none
   sem_t asked, ended;
 };
 
@@ -80,6 +87,7 @@ i64 now() {
 bool is_asked(Helper& me) {
   for (const i64 end = now() + AWAKE_NS;;) {
     int state = me.state;
+    me.cpu.store(sched_getcpu(), std::memory_order_relaxed);
     if (state == ASKED && me.state.compare_exchange_strong(state, AT_WORK)) return true;
     if (state == CALLED_OFF) me.state.compare_exchange_strong(state, AWAKE);
     state = AWAKE;
@@ -90,6 +98,7 @@ bool is_asked(Helper& me) {
 
 void* help(void* given) {
   Helper& me = *(Helper*)given;
+  me.thread = int(syscall(SYS_gettid));
   for (;;) {
     wait(&me.asked);
     while (is_asked(me)) {
@@ -97,6 +106,26 @@ void* help(void* given) {
       me.state = AWAKE;
       sem_post(&me.ended);
     }
+  }
+}
+
+// Let a helper run on all of this thread's CPUs but one.
+void forbid(Helper& helper, int cpu) {
+  cpu_set_t others;
+  if (!helper.thread || helper.forbidden == cpu || sched_getaffinity(0, sizeof others, &others))
+    return;
+  CPU_CLR(cpu, &others);
+  if (CPU_COUNT(&others) && !sched_setaffinity(helper.thread, sizeof others, &others))
+    helper.forbidden = cpu;
+}
+
+// Ask a helper to work. A helper that is awake checks by itself.
+void ask(Helper& helper, int cpu) {
+  if (helper.state.exchange(ASKED) == ASLEEP) {
+    forbid(helper, cpu);
+    sem_post(&helper.asked);
+  } else if (helper.cpu.load(std::memory_order_relaxed) == cpu) {
+    forbid(helper, cpu);
   }
 }
 
@@ -116,7 +145,7 @@ void start(int count) {
   pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
   for (; started < count; started++) {
     Helper& next = helpers[started];
-    next.state = ASLEEP;
+    next.state = ASLEEP, next.thread = 0, next.cpu = -1, next.forbidden = -1;
     sem_init(&next.asked, 0, 0);
     sem_init(&next.ended, 0, 0);
     pthread_t thread;
@@ -149,8 +178,8 @@ void share(abi::Body body, void* context, i64 units, i64 step) {
     work.parts[n].next = pieces * n / count;
     work.parts[n].end = pieces * (n + 1) / count;
   }
-  for (i64 n = 0; n < count - 1; n++)  // a helper that is awake checks by itself
-    if (helpers[n].state.exchange(ASKED) == ASLEEP) sem_post(&helpers[n].asked);
+  const int cpu = sched_getcpu();
+  for (i64 n = 0; n < count - 1; n++) ask(helpers[n], cpu);
   take(0);
   for (i64 n = 0; n < count - 1; n++) end(helpers[n]);
   pthread_mutex_unlock(&one_call);
