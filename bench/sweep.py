@@ -319,7 +319,11 @@ def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[
     """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > _LONG_S:
         return timing.alternate(
-            sides, min(rounds, 3), counts=[1] * len(sides), rest_s=timing.REST_S
+            sides,
+            min(rounds, 3),
+            counts=[1] * len(sides),
+            round_ms=1e3 * _LONG_S,
+            rest_s=timing.REST_S,
         )
     end = time.monotonic() + 2 * _LONG_S
     return timing.alternate(

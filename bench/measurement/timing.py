@@ -19,8 +19,9 @@ T = TypeVar("T")
 Clock = Callable[[Callable[[], Any], int], float]
 
 # After its work, a thread of OpenMP waits in a loop for 4 to 5 ms, by libgomp's default, and takes
-# a CPU from whatever runs next.
-REST_S = 0.008
+# a CPU from whatever runs next. A thread that wakes may share a CPU with its caller until Linux
+# moves it, for some milliseconds too.
+REST_S, WARM_S = 0.008, 0.005
 
 
 class Sample:
@@ -65,9 +66,8 @@ def alternate(
     called with the samples after each round; True ends the measurement. is_fair: called after each
     round; False repeats the round, at most `rounds` times in total. counts: the number of calls of
     each callable in a round; by default it is measured. rest_s: seconds of rest before a callable's
-    calls, in which threads of the one before fall asleep; then a call that is not timed wakes its
-    own, as a program finds them that does nothing else. Calls that fill a round alone need no such
-    call.
+    calls, in which threads of the one before fall asleep; then WARM_S seconds of calls that are not
+    timed wake its own. A round of a single call of more than WARM_S needs no such calls.
     """
     counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
@@ -82,7 +82,9 @@ def alternate(
         for side, count, sample in turns:
             if rest_s:
                 time.sleep(rest_s)
-                _time(side, int(count > 1), finish)
+                end = time.perf_counter() + WARM_S
+                while (count > 1 or round_ms < 1e3 * WARM_S) and time.perf_counter() < end:
+                    _time(side, 1, finish)
             ns = _time(side, count, finish) if clock is None else clock(side, count)
             taken.append((sample, ns / count))
         shuffle(turns)

@@ -247,7 +247,11 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
     """Time the calls alternately. all_s: the total seconds of single calls of all libraries."""
     if all_s > LONG_S:
         return timing.alternate(
-            sides, min(rounds or 3, 3), counts=[1] * len(sides), rest_s=timing.REST_S
+            sides,
+            min(rounds or 3, 3),
+            counts=[1] * len(sides),
+            round_ms=1e3 * LONG_S,
+            rest_s=timing.REST_S,
         )
     if rounds is not None:
         return timing.alternate(sides, rounds, rest_s=timing.REST_S)

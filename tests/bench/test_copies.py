@@ -46,12 +46,12 @@ def test_all_take_turns_and_nobody_follows_himself(names):
         assert len(followers) > 1
 
 
-def test_a_rest_precedes_each_round_and_its_call_is_not_timed() -> None:
+def test_a_rest_precedes_each_round_and_calls_that_are_not_timed() -> None:
     calls = []
     (sample,) = timing.alternate([lambda: calls.append(1)], 3, counts=[2], rest_s=1e-6)
-    assert len(calls) == 3 * (2 + 1) and len(sample.ns) == 3
+    assert len(calls) > 3 * (2 + 1) and len(sample.ns) == 3
     calls.clear()
-    timing.alternate([lambda: calls.append(1)], 3, counts=[1], rest_s=1e-6)
+    timing.alternate([lambda: calls.append(1)], 3, round_ms=20.0, counts=[1], rest_s=1e-6)
     assert len(calls) == 3  # a call that fills a round is timed from its beginning
 
 

@@ -5,9 +5,9 @@
 // Idle     a helper holds no lock. It checks for another call for 100 us, because most calls follow
 //          each other closely and waking a thread takes 20 to 60 us. Between checks it lets other
 //          threads of its CPU run. Then it sleeps in a semaphore.
-// Places   Linux often wakes a thread on the CPU of the thread that wakes it, even if another CPU is
-//          idle, and moves it only after some milliseconds. So a helper is forbidden the CPU of a
-//          call before the call wakes it, or if it waits for that CPU.
+// Places   Linux often wakes a thread on the CPU of the thread that wakes it, even if another CPU
+//          is idle, and moves it only after some milliseconds. So a helper is forbidden the CPU of
+//          a call before the call wakes it, or if it waits for that CPU.
 // Fork     a forked child has no helpers until it starts its own.
 // Signals  helpers block all signals, so that the interpreter's threads receive them.
 //
