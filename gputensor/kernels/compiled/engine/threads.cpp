@@ -6,8 +6,9 @@
 //          each other closely and waking a thread takes 20 to 60 us. Between checks it lets other
 //          threads of its CPU run. Then it sleeps in a semaphore.
 // Places   Linux often wakes a thread on the CPU of the thread that wakes it, even if another CPU
-//          is idle, and moves it only after some milliseconds. So a helper is forbidden the CPU of
-//          a call before the call wakes it, or if it waits for that CPU.
+//          is idle, and moves it only after some milliseconds. So before a call wakes a helper, it
+//          removes its own CPU from those on which the helper may run. It does the same if an
+//          awake helper waits for this CPU.
 // Fork     a forked child has no helpers until it starts its own.
 // Signals  helpers block all signals, so that the interpreter's threads receive them.
 //
@@ -109,7 +110,7 @@ void* help(void* given) {
   }
 }
 
-// Let a helper run on all of this thread's CPUs but one.
+// Let a helper run on all CPUs on which this thread may run, except one.
 void forbid(Helper& helper, int cpu) {
   cpu_set_t others;
   if (!helper.thread || helper.forbidden == cpu || sched_getaffinity(0, sizeof others, &others))

@@ -84,7 +84,7 @@ template <class T> i64 convolution(const Call& call) {
     if (!of.columns()) continue;
     const Array& bias = call.array[2];
     Products<T> p = {of, &x, &out, weights, apart, nullptr, bias.data,
-                     bias.data ? bias.stride[0] : 0, outer, inner, groups, 0, 1, 0};
+                     bias.data ? bias.stride[0] : 0, outer, inner, groups, 0, 0};
     const i64 answer = inner == 1 && outer <= 2
                            ? each_channel<T>(call, of, x, w, bias, out, transposed, outer)
                            : products(call, p);

@@ -48,10 +48,7 @@ static Bands layout_of(const Windows& of) {
   if (taps <= along[1].step * along[2].step) return b;
   for (int d = 0; d < 2; ++d) {
     const Axis& axis = along[d + 1];
-    i64 low = axis.offset[0], high = low;
-    for (i64 t = 1; t < axis.taps; ++t)
-      low = smaller(low, axis.offset[t]), high = larger(high, axis.offset[t]);
-    b.low[d] = low, b.more[d] = (high - low) / axis.step, b.step[d] = axis.step;
+    b.more[d] = span_of(axis, &b.low[d]) / axis.step, b.step[d] = axis.step;
     if (b.more[d] > axis.count) return b;
   }
   b.pitch = along[2].count + b.more[1];
@@ -114,7 +111,9 @@ template <class T> bool is_cheaper(const Products<T>& p, const Bands& b) {
   return here <= there;
 }
 
-// Like `tile`, but the rows of b are at `offsets` in each of some channels.
+// out[i, j] = the sum over channels c and taps t of a[c, t, i] * b[c * channel_size + offsets[t] +
+// j], added to the elements of `out` if `adds`. Rows of a have ROWS elements, of which R are used;
+// rows of out have WIDTH elements, of which COLUMNS registers are used.
 template <class T, int R, int COLUMNS>
 static void tile_at(const T* a, const T* b, i64 channels, i64 channel_size, const i64* offsets,
                     i64 taps, T* out, bool adds) {
@@ -222,8 +221,7 @@ static void offsets_of(const Windows& of, const Bands& b, i64* offsets) {
 template <class T>
 void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
   const Array& out = *p.out;
-  const Axis* along = p.of.along;
-  const i64 step = along[2].apart * out.stride[4];
+  const i64 step = p.of.along[2].apart * out.stride[4];
   for (i64 i = 0; p.bias && i < rows; ++i) {
     const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
     for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
@@ -231,9 +229,7 @@ void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs
   for (i64 r = 0; r < n_runs; ++r) {
     const Run& run = runs[r];
     const T* from = sums + run.column;
-    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
-    for (int d = 0; d < 3; ++d)
-      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
+    char* to = p.result_of(run, channel);
     if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
       turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
       continue;

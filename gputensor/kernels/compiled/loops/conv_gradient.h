@@ -31,7 +31,7 @@ template <class T> struct Gradient {
   Pixels pixels;
   // true if the channels of x are adjacent: then rows are ordered by tap, then by channel
   bool are_beside;
-  i64 rows, sets;
+  i64 rows, sets, parts;
 
   i64 first_channel(const Part& part, i64 block) const {
     return part.group * p.outer + (part.first_block + block) * BLOCK<T>;
@@ -156,15 +156,15 @@ template <class T> void gradients_of(Gradient<T>& g, const Part& part, T* sums) 
 // read for many.
 template <class T> Part part_of(const Gradient<T>& g, i64 number) {
   const Products<T>& p = g.p;
-  const i64 n = number % p.parts, tiles = (g.rows + PIXELS - 1) / PIXELS, units = g.pixels.units;
-  Part part = {number / p.parts, 0, g.rows, 0, p.inner, 0, p.blocks, 0, units};
+  const i64 n = number % g.parts, tiles = (g.rows + PIXELS - 1) / PIXELS, units = g.pixels.units;
+  Part part = {number / g.parts, 0, g.rows, 0, p.inner, 0, p.blocks, 0, units};
   if (g.sets > 1) {
-    part.first_unit = units * n / p.parts, part.last_unit = units * (n + 1) / p.parts;
-  } else if (p.blocks >= p.parts && p.outer > p.inner) {
-    part.first_block = p.blocks * n / p.parts, part.last_block = p.blocks * (n + 1) / p.parts;
+    part.first_unit = units * n / g.parts, part.last_unit = units * (n + 1) / g.parts;
+  } else if (p.blocks >= g.parts && p.outer > p.inner) {
+    part.first_block = p.blocks * n / g.parts, part.last_block = p.blocks * (n + 1) / g.parts;
   } else {
-    part.low = tiles * n / p.parts * PIXELS;
-    part.high = smaller(tiles * (n + 1) / p.parts * PIXELS, g.rows);
+    part.low = tiles * n / g.parts * PIXELS;
+    part.high = smaller(tiles * (n + 1) / g.parts * PIXELS, g.rows);
     if (part.low < part.high && (!g.are_beside || g.tap(part.low) == g.tap(part.high - 1))) {
       part.channel = g.channel(part.low);
       part.channels = g.channel(part.high - 1) - part.channel + 1;
@@ -215,13 +215,13 @@ template <class T> i64 weight_gradient(const Call& call) {
   g.pixels = pixels_of(g);
   const bool has_sets = g.rows <= FEW_ROWS && g.rows * p.outer <= FEW_WEIGHTS;
   g.sets = has_sets ? larger(1, smaller(g.pixels.units, SETS / groups)) : 1;
-  p.parts = g.sets > 1 ? g.sets : groups >= call.threads ? 1 : (call.threads - 1) / groups + 1;
-  const i64 work = g.rows * p.of.columns() / p.parts;
+  g.parts = g.sets > 1 ? g.sets : groups >= call.threads ? 1 : (call.threads - 1) / groups + 1;
+  const i64 work = g.rows * p.of.columns() / g.parts;
   if (g.sets > 1) {
     add_sets(call, g, work);
     return p.answer;
   }
-  over(call, true, groups * p.parts, work, [&](i64 first, i64 last) {
+  over(call, true, groups * g.parts, work, [&](i64 first, i64 last) {
     for (i64 number = first; number < last; ++number) {
       const Part part = part_of(g, number);
       if (part.low >= part.high) continue;

@@ -1,8 +1,8 @@
 // Convolutions to many channels. A tile has PIXELS windows and BLOCK channels of the result, or
 // MORE_PIXELS windows and fewer channels: each element of a window is broadcast, and multiplied
-// with the weights of all channels of the tile.
-// So windows may be anywhere, and a tile may have windows of several rows and samples. They read x
-// itself, or a copy of some rows of all channels that includes the padding.
+// with the weights of all channels of the tile. So windows may be anywhere, and a tile may have
+// windows of several rows and samples. They read x itself, or a copy of some rows of all channels
+// that includes the padding.
 //
 // Order    as in conv.cpp, with the same bits.
 #ifndef GPUTENSOR_CONV_PIXELS
@@ -49,10 +49,8 @@ static inline bool is_inside(const Axis& axis) {
 // elements that are read.
 static inline i64 extent(const Axis& axis, i64 count, i64* low) {
   if (!axis.taps) return *low = 0;
-  i64 high = *low = axis.offset[0];
-  for (i64 t = 1; t < axis.taps; ++t)
-    *low = smaller(*low, axis.offset[t]), high = larger(high, axis.offset[t]);
-  return axis.taps == 1 ? count : (count - 1) * axis.step + high - *low + 1;
+  const i64 span = span_of(axis, low);
+  return axis.taps == 1 ? count : (count - 1) * axis.step + span + 1;
 }
 
 template <class T> void lay_out_copy(const Products<T>& p, Pixels& b) {
@@ -294,8 +292,7 @@ template <class T>
 void write_pixels(const Products<T>& p, T* sums, i64 channel, i64 channels, const Run* runs,
                   i64 n_runs) {
   const Array& out = *p.out;
-  const Axis* along = p.of.along;
-  const i64 step = along[2].apart * out.stride[4], size = sizeof(T);
+  const i64 step = p.of.along[2].apart * out.stride[4], size = sizeof(T);
   T bias[BLOCK<T>] = {};
   for (i64 i = 0; p.bias && i < channels; ++i)
     bias[i] = *(const T*)(p.bias + (channel + i) * p.bias_step);
@@ -305,9 +302,7 @@ void write_pixels(const Products<T>& p, T* sums, i64 channel, i64 channels, cons
     if (p.bias)
       for (i64 k = 0; k < run.length; ++k)
         for (i64 i = 0; i < BLOCK<T>; ++i) from[k * BLOCK<T> + i] += bias[i];
-    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
-    for (int d = 0; d < 3; ++d)
-      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
+    char* to = p.result_of(run, channel);
     if (step == size) {
       turn<T>(to, out.stride[1], (const char*)from, BLOCK<T> * size, run.length, channels);
     } else if (out.stride[1] == size) {
@@ -354,7 +349,7 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
   const i64 n_places = b.samples * b.rows * b.columns + MORE_PIXELS;
   const i64 copied = b.reads_x ? 0 : b.samples * b.steps.sample;
   const i64 packed = p.weights ? 0 : most * taps * BLOCK<T>;
-  const i64 each = (p.blocks + p.parts - 1) / p.parts;
+  const i64 each = (p.blocks + b.parts - 1) / b.parts;
   Room room(Room::bytes_of<T>(copied) + Room::bytes_of<i64>(most * taps) +
             Room::bytes_of<T>(n_places * BLOCK<T>) + Room::bytes_of<i64>(n_places) +
             Room::bytes_of<Run>(b.samples * b.rows) + Room::bytes_of<T>(packed));
@@ -365,13 +360,13 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
   T* own = room.take<T>(packed);
   offsets_of(p, b, most, offsets);
   for (i64 part = first, here = -1; part < last; ++part) {
-    const Unit u = unit_of(p, b, part / p.parts);
+    const Unit u = unit_of(p, b, part / b.parts);
     const i64 count = places_of(b, u, runs, places);
-    if (!b.reads_x && here != part / p.parts)
+    if (!b.reads_x && here != part / b.parts)
       for (i64 s = 0; s < u.samples; ++s) copy_rows(p, b, u, s, copy + s * b.steps.sample);
-    here = part / p.parts;
+    here = part / b.parts;
     const T* source = b.reads_x ? element_of(p, b, u) : copy;
-    const i64 low = part % p.parts * each, high = smaller(low + each, p.blocks);
+    const i64 low = part % b.parts * each, high = smaller(low + each, p.blocks);
     for (i64 block = low; block < high; ++block) {
       const i64 channels = smaller(BLOCK<T>, p.outer - block * BLOCK<T>);
       const Tile<T> tile = tile_of<T>(channels);
@@ -402,10 +397,9 @@ template <class T> void multiply_pixels(const ByPixels<T>& by, i64 first, i64 la
 
 template <class T> i64 read_pixels(const Call& call, Products<T>& p, const Pixels& pixels) {
   ByPixels<T> by = {&p, pixels};
-  p.parts = pixels.parts;
   const i64 windows = pixels.samples * pixels.rows * pixels.columns;
-  const i64 products = windows * p.inner * p.of.taps() * p.outer / p.parts;
-  call.share(as_body(multiply_pixels<T>), &by, pixels.units * p.groups * p.parts,
+  const i64 products = windows * p.inner * p.of.taps() * p.outer / pixels.parts;
+  call.share(as_body(multiply_pixels<T>), &by, pixels.units * p.groups * pixels.parts,
              larger(1, SHARE / larger(1, products / 8)));
   return p.answer;
 }

@@ -91,13 +91,20 @@ template <class T> struct Products {
   const T* weights;     // packed, of all groups; null if each unit of work packs its own
   const char* bias;
   i64 bias_step, outer, inner, groups;
-  i64 blocks, parts;  // blocks of channels; the number of their parts
+  i64 blocks;  // of channels of the result
   i64 answer;
 
   Weights of_group(i64 group) const {
     Weights own = source;
     own.data += group * group_step;
     return own;
+  }
+  // The element of the result for the first window of a run.
+  char* result_of(const Run& run, i64 channel) const {
+    char* to = out->data + run.sample * out->stride[0] + channel * out->stride[1];
+    for (int d = 0; d < 3; ++d)
+      to += (of.along[d].first + run.at[d] * of.along[d].apart) * out->stride[d + 2];
+    return to;
   }
 };
 

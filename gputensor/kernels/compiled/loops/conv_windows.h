@@ -34,6 +34,14 @@ static inline void inside(const Axis& axis, i64 at, i64 count, i64* low, i64* hi
   *high = larger(*low, left <= 0 ? 0 : smaller((left + step - 1) / step, count));
 }
 
+// The distance of the furthest tap from the lowest one, which is at *low.
+static inline i64 span_of(const Axis& axis, i64* low) {
+  i64 high = *low = axis.offset[0];
+  for (i64 t = 1; t < axis.taps; ++t)
+    *low = smaller(*low, axis.offset[t]), high = larger(high, axis.offset[t]);
+  return high - *low;
+}
+
 // The offset of a tap's weight from the first weight.
 static inline i64 weight_of(const Axis* along, const i64* stride, i64 a, i64 b, i64 c) {
   return along[0].kernel[a] * stride[0] + along[1].kernel[b] * stride[1] +
