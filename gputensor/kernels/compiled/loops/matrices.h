@@ -110,10 +110,11 @@ static void over_columns(const Call& call, bool shares, i64 units, i64 columns, 
   });
 }
 
-// Memory of one thread, allocated in multiples of 64 bytes.
+// Memory of one thread, divided into arrays that start at cache lines.
 class Room {
  public:
-  explicit Room(i64 bytes) : memory((char*)malloc(bytes)), next(memory) {}
+  explicit Room(i64 bytes)
+      : memory((char*)malloc(bytes + 63)), next((char*)(((u64)memory + 63) & ~63ull)) {}
   ~Room() { free(memory); }
   Room(const Room&) = delete;
   void operator=(const Room&) = delete;
