@@ -1,11 +1,13 @@
 """Matrix products by the compiled library: of large matrices, of batches, and of bf16.
 
-Each thread of the library computes products of a batch, or blocks of a large result, with BLAS in
-one thread. BLAS's own threads wait for each other in a loop: beside two busy processes on two CPUs,
-a product of two matrices (512, 512) took 18 ms with them and 2.3 ms with the library's threads.
-They also end the process if memory is short. For few rows, BLAS computes the transposed product.
-Products of bf16 use the CPU's bf16 instructions. The functions have the arguments and results of
-`kernels/cpu/matmul.py`, to which they pass all other products.
+Products of f32 and f64 have the library's own loops. An element's bits depend only on its row and
+its column, not on the other rows, the layout or the number of threads. Complex products, and those
+with few rows or columns, are computed by BLAS. For complex products each thread of the library
+calls BLAS in one thread, because BLAS's own threads wait for each other in a loop: beside two busy
+processes on two CPUs, a product of two matrices (512, 512) took 18 ms with them and 2.3 ms with the
+library's threads. They also end the process if memory is short. Products of bf16 use the CPU's bf16
+instructions. The functions have the arguments and results of `kernels/cpu/matmul.py`, to which they
+pass all other products.
 """
 
 from __future__ import annotations
@@ -18,22 +20,23 @@ from ...runtime import blas
 from ..cpu import matmul as numpys
 from . import copy, library
 
-_TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
-# Below this number of multiplications per matrix, the library's own loops are faster than BLAS.
+_REAL = {"f": "f32", "d": "f64"}
+_COMPLEX = {"F": ("c", "c64"), "D": ("z", "c128")}
+# Up to this number of multiplications per matrix, loops without packed operands are faster.
 _SMALL = 1 << 15
-# Above this number, OpenBLAS would use its own threads. The library divides such a product of two
-# matrices among its threads instead.
+# Up to this number, NumPy computes a product of two matrices by one direct call of BLAS, which uses
+# one thread.
 _LARGE = 1 << 18
-# Above this number of multiplications, NumPy computes products with one row or one column, because
-# it calls BLAS's matrix-vector function.
-_LONG = 1 << 12
+# Above this number of multiplications, NumPy computes products with fewer than _FEW rows or
+# columns, because BLAS reads the other operand only once.
+_LONG, _FEW = 1 << 12, 4
 # From this number of rows on, packing the bf16 second operand costs less than casting it to f32.
 _ROWS_OF_PAIRS = 4
 
 
 def uses_threads(m: int, n: int, k: int) -> bool:
     """Return True if `mm` may divide the product of matrices (m, k) and (k, n) among threads."""
-    return m > 1 and n > 1 and m * n * k > _LARGE
+    return min(m, n) >= _FEW and m * n * k > _LARGE
 
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -94,30 +97,45 @@ def _product(
     """Write the product, plus `added` if given, to `out`. Return False if the library declines."""
     m, n = out.shape[-2:]
     k = a.shape[-1]
-    products = m * n * k
-    if out.dtype.char not in _TYPES or (out.ndim == 2 and not uses_threads(m, n, k)):
+    products, char = m * n * k, out.dtype.char
+    if out.ndim == 2 and not uses_threads(m, n, k):
         return False
-    if min(m, n) == 1 and products > _LONG:
+    if min(m, n) < _FEW and products > _LONG:
         return False
     if added is not None and (products <= _SMALL or added.dtype != out.dtype):
         return False
+    if out.ndim == 2 and _is_symmetric(a, b):
+        return False
+    operands = (a, b, out) if added is None else (a, b, out, added)
+    if char in _COMPLEX:
+        return _by_blas(*operands)
+    if char not in _REAL:
+        return False
+    if products > _SMALL:
+        run = library.function("matmul", f"gemm {_REAL[char]}")
+        return run is not None and not run(*operands)
+    run = library.function("matmul", f"small {_REAL[char]}")
     if out.strides[-1] != out.itemsize and n != 1:
+        if out.strides[-2] != out.itemsize:
+            return False
+        a, b, out = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
+    return run is not None and not run(a, b, out)
+
+
+def _by_blas(
+    a: np.ndarray, b: np.ndarray, out: np.ndarray, added: np.ndarray | None = None
+) -> bool:
+    """The same for complex matrices: each thread of the library calls BLAS."""
+    if out.strides[-1] != out.itemsize and out.shape[-1] != 1:
         if out.strides[-2] != out.itemsize or (added is not None and added.ndim != out.ndim):
             return False
         a, b, out = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
         added = None if added is None else added.swapaxes(-1, -2)
-    letter, dtype = _TYPES[out.dtype.char]
-    run = library.function("matmul", f"mm {dtype}")
-    if run is None:
-        return False
-    if products <= _SMALL and out.dtype.kind == "f":
-        return not run(0, 0, a, b, out)
-    gemm = blas.gemm(letter)
-    if gemm is None:
+    letter, dtype = _COMPLEX[out.dtype.char]
+    run, gemm = library.function("matmul", f"mm {dtype}"), blas.gemm(letter)
+    if run is None or gemm is None:
         return False
     if out.ndim == 2:
-        if _is_symmetric(a, b):
-            return False
         a, b = _lines(a), _lines(b)
     with blas.one_thread():
         return not run(*gemm, a, b, out, *(() if added is None else (added,)))

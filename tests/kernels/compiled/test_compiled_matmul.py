@@ -72,7 +72,7 @@ def test_products_of_all_layouts(drawn: Any) -> None:
 
 
 @pytest.mark.parametrize("char", [*"fdFD"])
-@pytest.mark.parametrize("sizes", [(200, 130, 90), (64, 70, 300), (3, 2000, 100), (129, 9, 257)])
+@pytest.mark.parametrize("sizes", [(200, 130, 90), (64, 70, 300), (4, 2000, 100), (129, 9, 257)])
 def test_products_in_blocks(char: str, sizes: tuple[int, int, int]) -> None:
     """Large products are divided among threads, with or without an operand that is added."""
     from gputensor.kernels.compiled import matmul
@@ -96,6 +96,31 @@ def test_products_in_blocks(char: str, sizes: tuple[int, int, int]) -> None:
             before = out.copy()
             matmul.addmm(out, a, b, 1, 1, out)
             assert np.abs(out - exact - before).max() <= 2 * bound
+
+
+@pytest.mark.parametrize("char", [*"fd"])
+def test_bits_depend_only_on_the_row_and_the_column(char: str) -> None:
+    """The same row and column have the same product in matrices of other sizes and layouts, with
+    any number of threads. 600 terms are more than one part of a sum has."""
+    from gputensor.kernels.compiled import matmul
+
+    random = np.random.default_rng(0)
+    for m, k, n in ((500, 600, 70), (30, 600, 400), (17, 300, 2000), (2000, 90, 18)):
+        whole, right = numbers((m, k), char, random), numbers((k, n), char, random)
+        wanted, shift = matmul.mm(whole, right, np.empty((m, n), char)), numbers((n,), char, random)
+        for of_a, of_b, of_out in itertools.product(LAYOUTS[:3], LAYOUTS[:3], OUT[:3]):
+            rows, columns = slice(*sorted(random.integers(0, m, 2))), slice(int(n // 3), None)
+            rows = slice(rows.start, max(rows.stop, rows.start + 4))
+            a = laid_out((1, *whole[rows].shape), char, of_a, random)[0]
+            b = laid_out((1, *right[:, columns].shape), char, of_b, random)[0]
+            a[...], b[...] = whole[rows], right[:, columns]
+            if len(a) < 4 or len(a) * k * b.shape[1] <= matmul._LARGE:
+                continue
+            gt.set_num_threads(int(random.integers(1, 5)))
+            out = laid_out((1, len(a), b.shape[1]), char, of_out, random)[0]
+            assert (matmul.mm(a, b, out) == wanted[rows, columns]).all()
+            matmul.addmm(shift[columns], a, b, 1, 1, out)
+            assert (out == wanted[rows, columns] + shift[columns]).all()
 
 
 def test_few_batches_are_divided_among_threads() -> None:

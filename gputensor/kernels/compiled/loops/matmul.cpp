@@ -1,16 +1,18 @@
 // out = a @ b of matrices and of batches of matrices.                                family: matmul
 //
-// Calls    mm(address of BLAS's gemm, true if its integers have 64 bits; a, b, out). With the
-//          address 0 our own loops run, which are faster for small matrices of f32 and f64.
-//          mm(the same integers; a, b, out, self): self + a @ b by BLAS; self may be out.
+// Calls    gemm(a, b, out) and gemm(a, b, out, self): self + a @ b; self may be out (gemm.h).
+//          small(a, b, out): the same as gemm, faster for small matrices.
+//          mm(address of BLAS's gemm, true if its integers have 64 bits; a, b, out) by BLAS, and
+//          mm(the same integers; a, b, out, self).
 //          product(a, b, out): bf16 by the CPU's own instructions; returns 1 if the CPU has none.
 // Shapes   a (u, m, k), b (u, k, n) and out (u, m, n), or all three without u. a, b and self have
-//          any strides; rows of out are dense. self broadcasts to out; if its address is that of
-//          out, it is out. k = 0 gives zeros.
-// Types    f32, f64, c64, c128. For product, a and b are bf16, and out is bf16 or f32.
+//          any strides; out has any strides in gemm, otherwise its rows are dense. self broadcasts
+//          to out; if its address is that of out, it is out. k = 0 gives zeros.
+// Types    f32 and f64 in gemm and small; c64 and c128 in mm. For product, a and b are bf16, and
+//          out is bf16 or f32.
 // Threads  one thread computes a product of a batch, or a block of a large product; BLAS must use
 //          one thread meanwhile. The tiles of product(a, b, out) are divided among threads.
-#include "copy_words.h"
+#include "gemm.h"
 #include "products.h"
 #include "products_bf16.h"
 
@@ -50,25 +52,6 @@ static Matrix<const T> ready(const Layout<T>& of, const char* from, i64 rows, i6
   return {room, columns, 1};
 }
 
-// to[j, i] = from[i, j] of a dense matrix with n rows and at most FEW_ROWS columns.
-constexpr i64 FEW_ROWS = 64;
-static void transpose(f32* to, i64 row, const f32* from, i64 n, i64 columns) {
-  constexpr i64 SIZE = sizeof(f32), LINE = copies::LINE / SIZE;
-  i64 to_row[FEW_ROWS], from_row[LINE];
-  for (i64 j = 0; j < columns; ++j) to_row[j] = j * row * SIZE;
-  for (i64 i = 0; i < LINE; ++i) from_row[i] = i * columns * SIZE;
-  for (i64 i = 0; i < n; i += LINE)
-    for (i64 j = 0; j < columns; j += LINE) {
-      char* const at = (char*)(to + i);
-      const char* const line = (const char*)(from + i * columns + j);
-      const i64 rows = smaller(LINE, n - i), some = smaller(LINE, columns - j);
-      if (rows == LINE && some == LINE)
-        copies::whole_tile<SIZE, false>(at, to_row + j, line, from_row);
-      else
-        copies::part_of_tile<SIZE>(at, to_row + j, some, line, from_row, rows);
-    }
-}
-
 // A matrix of a batch that is added to a product, broadcast to its shape.
 template <class T> struct Added {
   const char* data;  // null if nothing is added
@@ -88,10 +71,6 @@ template <class T> struct Added {
   void write_rows(i64 unit, i64 i, i64 j, T* to, i64 row, i64 m, i64 n) const {
     write(data + unit * batch + i * down + j * across, down, across, to, row, m, n);
   }
-  // Write the same to dense columns.
-  void write_columns(i64 unit, i64 i, i64 j, T* to, i64 m, i64 n) const {
-    write(data + unit * batch + i * down + j * across, across, down, to, m, n, m);
-  }
 
  private:
   static void write(const char* from, i64 down, i64 across, T* to, i64 row, i64 m, i64 n) {
@@ -108,23 +87,6 @@ template <class T> struct Added {
     }
   }
 };
-
-// out (m, n) = a @ b, from b^T @ a^T. m is at most FEW_ROWS. begin(j, some, to): if `adds`, it
-// writes what is added to `some` columns from j on as dense columns.
-template <class F>
-static void transposed_product(const BlasProduct<f32>& blas, Matrix<const f32> a,
-                               Matrix<const f32> b, f32* out, i64 row, i64 m, i64 n, i64 k,
-                               bool adds, const F& begin) {
-  constexpr i64 COLUMNS = 256;
-  alignas(64) f32 turned[FEW_ROWS * COLUMNS];
-  for (i64 j = 0; j < n; j += COLUMNS) {
-    const i64 some = smaller(COLUMNS, n - j);
-    if (adds) begin(j, some, turned);
-    blas({b.data + j * b.column, b.column, b.row}, {a.data, a.column, a.row}, turned, m, some, m,
-         k, adds);
-    transpose(out + j, row, turned, some, m);
-  }
-}
 
 // Blocks of a result, which are computed one by one.
 struct Blocks {
@@ -169,15 +131,10 @@ template <class T> static i64 mm(const Call& call) {
   constexpr i64 LEAST = 1 << 20;
   const i64 most = count * m * n * k / LEAST, threads = call.threads;
   const i64 parts = most < 8 * threads ? smaller(most, threads) : 2 * threads;
-  const Blocks blocks(m, n, blas.address && count ? larger((parts + count - 1) / count, 1) : 0);
+  const Blocks blocks(m, n, count ? larger((parts + count - 1) / count, 1) : 0);
   const i64 each = blocks.down * blocks.across;
-  const bool copies_a = blas.address && !of_a.has_rows() && !of_a.has_columns();
-  const bool copies_b = !of_b.has_rows() && !(blas.address && of_b.has_columns());
-  // BLAS packs its first operand, which is our b. If b is much larger than a and has dense columns,
-  // like the weights of a linear layer, the transposed product is faster: 112 us instead of 207 us
-  // for 16 x 256 by 256 x 1024, with OpenBLAS on AVX-512 in one thread.
-  const bool turns = same<T, f32> && blas.address && 1 < m && m <= FEW_ROWS && FEW_ROWS < n &&
-                     m * n * k >= 1 << 18 && !of_b.has_rows() && !copies_b;
+  const bool copies_a = !of_a.has_rows() && !of_a.has_columns();
+  const bool copies_b = !of_b.has_rows() && !of_b.has_columns();
   const i64 size_a = copies_a ? Room::bytes_of<T>(blocks.height * k) : 0;
   const i64 size_b = copies_b ? Room::bytes_of<T>(k * blocks.width) : 0;
   i64 answer = 0;
@@ -194,23 +151,8 @@ template <class T> static i64 mm(const Call& call) {
       T* const to = (T*)item(out, 2, unit) + i * row + j;
       const char* const from_a = item(a, 2, unit) + i * of_a.down;
       const char* const from_b = item(b, 2, unit) + j * of_b.across;
-      const Matrix<const T> right = ready(of_b, from_b, k, width, room_b);
-      if constexpr (!is_pair<T>)
-        if (!blas.address) {
-          const i64 size = sizeof(T);
-          const Matrix<const T> left = {(const T*)from_a, of_a.down / size, of_a.across / size};
-          small_product(left, right.data, right.row, to, row, height, width, k);
-          continue;
-        }
       const Matrix<const T> left = ready(of_a, from_a, height, k, room_a);
-      if constexpr (same<T, f32>)
-        if (turns) {
-          const auto begin = [&](i64 first, i64 some, T* columns) {
-            added.write_columns(unit, i, j + first, columns, height, some);
-          };
-          transposed_product(blas, left, right, to, row, height, width, k, adds, begin);
-          continue;
-        }
+      const Matrix<const T> right = ready(of_b, from_b, k, width, room_b);
       if (adds && !is_in_place) added.write_rows(unit, i, j, to, row, height, width);
       blas(left, right, to, row, height, width, k, adds);
     }
@@ -218,9 +160,32 @@ template <class T> static i64 mm(const Call& call) {
   return answer;
 }
 
+template <class T> static i64 small(const Call& call) {
+  const Array &a = call.array[0], &b = call.array[1], &out = call.array[2];
+  const Layout<T> of_a(a), of_b(b), of_out(out);
+  const i64 m = of_out.rows, n = of_out.columns, k = of_a.columns, size = sizeof(T);
+  const i64 copied = of_b.has_rows() ? 0 : k * n;
+  i64 answer = 0;
+  over(call, true, items(out, 2), m * n * k / 4, [&](i64 first, i64 last) {
+    Room room(Room::bytes_of<T>(copied));
+    if (!room) return note(&answer, NO_MEMORY);
+    T* const room_b = copied ? room.take<T>(copied) : nullptr;
+    for (i64 unit = first; unit < last; ++unit) {
+      const Matrix<const T> left = {(const T*)item(a, 2, unit), of_a.down / size,
+                                    of_a.across / size};
+      const Matrix<const T> right = ready(of_b, item(b, 2, unit), k, n, room_b);
+      small_product(left, right.data, right.row, (T*)item(out, 2, unit), of_out.down / size, m, n,
+                    k);
+    }
+  });
+  return answer;
+}
+
 static const abi::FunctionEntry functions[] = {
-    {"mm f32", mm<f32>},
-    {"mm f64", mm<f64>},
+    {"gemm f32", gemm<f32>},
+    {"gemm f64", gemm<f64>},
+    {"small f32", small<f32>},
+    {"small f64", small<f64>},
     {"mm c64", mm<z64>},
     {"mm c128", mm<z128>},
     {"product bf16", product_of_pairs, true},
