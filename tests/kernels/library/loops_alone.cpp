@@ -368,18 +368,19 @@ void run_others() {
     call("margin", "multilabel_backward", {{sums, from, at, to}, {R}, {}, 4, 1, 0});
     made.write("margin", "multilabel_backward");
   }
-  for (int of : {f32, f64}) {  // 0, 0: no BLAS
-    Memory a(4 * 5 * 9, of), b(4 * 9 * 7, of), out(4 * 5 * 7, of);
-    Array given[] = {array_of(a.drawn(false), 5, 9), array_of(b.drawn(false), 9, 7),
-                     array_of(out, 5, 7)};
-    for (Array& x : given) {
-      memmove(x.shape + 1, x.shape, 2 * sizeof(i64)), memmove(x.stride + 1, x.stride, 16);
-      x.ndim = 3, x.shape[0] = 4, x.stride[0] = x.shape[1] * x.stride[1];
+  for (const char* op : {"small", "gemm"})
+    for (int of : {f32, f64}) {  // gemm's sums have two parts
+      Memory a(4 * 5 * 300, of), b(4 * 300 * 70, of), out(4 * 5 * 70, of);
+      Array given[] = {array_of(a.drawn(false), 5, 300), array_of(b.drawn(false), 300, 70),
+                       array_of(out, 5, 70)};
+      for (Array& x : given) {
+        memmove(x.shape + 1, x.shape, 2 * sizeof(i64)), memmove(x.stride + 1, x.stride, 16);
+        x.ndim = 3, x.shape[0] = 4, x.stride[0] = x.shape[1] * x.stride[1];
+      }
+      snprintf(name, sizeof name, "%s %s", op, SHORT[of]);
+      call("matmul", name, {{given[0], given[1], given[2]}, {}, {}, 3, 0, 0});
+      out.write("matmul", op);
     }
-    snprintf(name, sizeof name, "mm %s", SHORT[of]);
-    call("matmul", name, {{given[0], given[1], given[2]}, {0, 0}, {}, 3, 2, 0});
-    out.write("matmul", "mm");
-  }
   for (int of : {u8, f16, f32, f64, c128}) {
     Memory x(R * C, of), out(R * C, of);
     Array turned = array_of(x.drawn(true), C, R);

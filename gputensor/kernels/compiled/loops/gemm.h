@@ -110,15 +110,14 @@ static void tile(Terms<T> a, Rows<const T> b, i64 n, Rows<const T> before, Rows<
     for (int j = 0; j < V; ++j) R::store(to.data + i * to.row + j * L, sum[i][j]);
 }
 
-template <class T> struct Tile {
-  void (*multiply)(Terms<T> a, Rows<const T> b, i64 n, Rows<const T> before, Rows<T> to);
-};
+template <class T>
+using Tile = void (*)(Terms<T> a, Rows<const T> b, i64 n, Rows<const T> before, Rows<T> to);
 
 // The tile of `rows` rows, at most P, and V registers.
 template <class T, int V, int P = TALLEST<T, V>> static Tile<T> tile_of_rows(i64 rows) {
   if constexpr (P > 1)
     if (rows < P) return tile_of_rows<T, V, P - 1>(rows);
-  return {tile<T, P, V>};
+  return tile<T, P, V>;
 }
 
 template <class T, int V = MOST_VECTORS<T>> static Tile<T> tile_of(i64 vectors, i64 rows) {
@@ -135,15 +134,18 @@ template <class T, int V = MOST_VECTORS<T>> static i64 tallest(i64 vectors) {
 
 static inline i64 parts_of(i64 n, i64 most) { return (n + most - 1) / most; }
 
-// All products of a call.
+// Columns of the result that a tile computes together. The last panel may have fewer columns than
+// its registers.
+struct Panel { i64 first, registers, width, columns; };
+
+// All products of a call; k is not 0.
 template <class T> struct MatrixProducts {
-  typedef wide<T> wide_of;
   const Array *a, *b, *out, *added;  // added: null if nothing is added
   bool is_turned;                    // the result is computed as its transpose
   i64 count, m, n, k;
-  i64 vectors, panels;      // of all columns
-  i64 heights, parts;       // blocks of rows, and parts of the panels
-  const T* packed;          // parts of all products from `first_packed` on, or null
+  i64 vectors, panels;               // registers of all columns, and panels of them
+  i64 heights, parts;                // blocks of rows, and parts of the panels
+  const T* packed;                   // parts of all products from `first_packed` on, or null
   i64 first_packed;
   i64 answer;
 
@@ -154,13 +156,16 @@ template <class T> struct MatrixProducts {
     return is_turned ? matrix_of(*a, unit, true) : matrix_of(*b, unit, false);
   }
 
-  // The first register of a panel, and the first panel of a part.
-  i64 vector_of(i64 panel) const { return vectors * panel / panels; }
+  Panel panel(i64 number) const {
+    const i64 low = vectors * number / panels, registers = vectors * (number + 1) / panels - low;
+    const i64 first = low * LANES<T>, width = registers * LANES<T>;
+    return {first, registers, width, smaller(width, n - first)};
+  }
+  // The first panel of a part, and the first row of a block of rows.
   i64 panel_of(i64 part) const { return panels * part / parts; }
   i64 row_of(i64 height) const { return m * height / heights; }
-  i64 columns_of_part() const {
-    return parts_of(panels, parts) * MOST_VECTORS<T> * LANES<T>;
-  }
+  // The most columns of a part.
+  i64 width_of_parts() const { return parts_of(panels, parts) * MOST_VECTORS<T> * LANES<T>; }
 
   // The matrix that is added to a product, broadcast to its shape.
   Operand addition(i64 unit) const {
@@ -172,20 +177,19 @@ template <class T> struct MatrixProducts {
     return is_turned ? x.turned() : x;
   }
 
-  // Pack terms [first, first + depth) of a panel: to[t][columns].
-  void pack(Operand b, i64 panel, i64 first, i64 depth, T* to) const {
-    const i64 low = vector_of(panel) * LANES<T>, wide = vector_of(panel + 1) * LANES<T> - low;
-    const i64 columns = smaller(wide, n - low);
-    const Operand x = b.at(first, low);
-    if (columns == wide && x.across == (i64)sizeof(T)) {
-      for (i64 t = 0; t < depth; ++t, to += wide)
-        for (i64 j = 0; j < wide; j += LANES<T>)
-          wide_of::store(to + j, wide_of::load((const T*)(x.data + t * x.down) + j));
+  // Pack terms [first, first + depth) of a panel: to[t][width].
+  static void pack(Operand b, const Panel& panel, i64 first, i64 depth, T* to) {
+    typedef wide<T> R;
+    const Operand x = b.at(first, panel.first);
+    if (panel.columns == panel.width && x.across == (i64)sizeof(T)) {
+      for (i64 t = 0; t < depth; ++t, to += panel.width)
+        for (i64 j = 0; j < panel.width; j += R::LANES)
+          R::store(to + j, R::load((const T*)(x.data + t * x.down) + j));
       return;
     }
-    for (i64 t = 0; columns < wide && t < depth; ++t)
-      for (i64 j = columns; j < wide; ++j) to[t * wide + j] = 0;
-    copy_matrix(to, wide, x, depth, columns);
+    for (i64 t = 0; panel.columns < panel.width && t < depth; ++t)
+      for (i64 j = panel.columns; j < panel.width; ++j) to[t * panel.width + j] = 0;
+    copy_matrix(to, panel.width, x, depth, panel.columns);
   }
 
   // sums[i][columns] += the elements that are added to them.
@@ -202,7 +206,7 @@ template <class T> struct MatrixProducts {
   }
 
   // Write the sums of a panel to `rows` rows of the result.
-  void write(Operand to, i64 rows, i64 columns, Rows<T> sums) const {
+  static void write(Operand to, i64 rows, i64 columns, Rows<T> sums) {
     const i64 size = sizeof(T);
     char* data = (char*)to.data;
     if (to.across == size) {
@@ -229,43 +233,43 @@ template <class T> struct MatrixProducts {
     return {room, DEPTH, 1};
   }
 
+  // Multiply terms [first, first + depth) of some rows and a panel. `held` has the sums of the
+  // terms before; `a` and `b` begin at the first term.
+  void multiply_panel(i64 unit, i64 row, i64 rows, const Panel& panel, i64 first, i64 depth,
+                      Terms<T> a, const T* b, T* held) const {
+    const Operand to = matrix_of(*out, unit, is_turned).at(row, panel.first);
+    const bool is_last = first + depth == k, adds = added && is_last;
+    const bool directly = is_last && panel.columns == panel.width && to.across == (i64)sizeof(T) &&
+                          !(adds && added->data == out->data);
+    const Rows<T> sums = {held, panel.width};
+    const Rows<T> target = directly ? Rows<T>{(T*)to.data, to.down / (i64)sizeof(T)} : sums;
+    const i64 tiles = parts_of(rows, tallest<T>(panel.registers));
+    for (i64 t = 0; t < tiles; ++t) {
+      const i64 i = rows * t / tiles, some = rows * (t + 1) / tiles - i;
+      const Rows<T> into = {target.data + i * target.row, target.row};
+      const Rows<const T> before = {first ? held + i * panel.width : nullptr, panel.width};
+      tile_of<T>(panel.registers, some)({a.data + i * a.row, a.row, a.step}, {b, panel.width},
+                                        depth, before, into);
+      if (adds) add(unit, row + i, some, panel.first, panel.columns, into);
+    }
+    if (is_last && !directly) write(to, rows, panel.columns, sums);
+  }
+
   // A unit: the rows of a block and the panels of a part.
   void multiply(i64 unit, i64 part, i64 height, T* sums, T* rows_of_a, T* panel_of_b) const {
-    const i64 row = row_of(height), rows = row_of(height + 1) - row, size = sizeof(T);
-    const i64 low = panel_of(part), high = panel_of(part + 1);
-    const i64 start = vector_of(low) * LANES<T>;
-    const Operand a = left(unit), b = right(unit), to = matrix_of(*out, unit, is_turned);
-    const bool adds_itself = added && added->data == out->data;
-    if (!k) memset(sums, 0, rows * (vector_of(high) * LANES<T> - start) * size);
-    for (i64 first = 0; first < larger(k, 1); first += DEPTH) {
+    const i64 row = row_of(height), rows = row_of(height + 1) - row;
+    const i64 low = panel_of(part), high = panel_of(part + 1), start = panel(low).first;
+    const i64 place = (unit * parts + part - first_packed) * width_of_parts() - start;
+    for (i64 first = 0; first < k; first += DEPTH) {
       const i64 depth = smaller(DEPTH, k - first);
-      const Terms<T> terms = terms_of(a.at(row, first), rows, depth, rows_of_a);
-      for (i64 panel = low; panel < high; ++panel) {
-        const i64 column = vector_of(panel) * LANES<T>;
-        const i64 own = vector_of(panel + 1) - vector_of(panel), wide = own * LANES<T>;
-        const i64 columns = smaller(wide, n - column);
-        const T* right = panel_of_b;
-        if (packed)
-          right = packed + (unit * parts + part - first_packed) * columns_of_part() * k +
-                  (column - start) * k + first * wide;
-        else
-          pack(b, panel, first, depth, panel_of_b);
-        const bool is_last = first + depth == k;
-        const bool directly = is_last && columns == wide && to.across == size && !adds_itself;
-        const Rows<T> held = {sums + (column - start) * rows, wide};
-        const Rows<T> result = {(T*)to.at(row, column).data, to.down / size};
-        const Rows<T> target = directly ? result : held;
-        const i64 tiles = k ? parts_of(rows, tallest<T>(own)) : 0;
-        for (i64 t = 0; t < tiles; ++t) {
-          const i64 i = rows * t / tiles, some = rows * (t + 1) / tiles - i;
-          const Rows<T> into = {target.data + i * target.row, target.row};
-          tile_of<T>(own, some).multiply(
-              {terms.data + i * terms.row, terms.row, terms.step}, {right, wide}, depth,
-              {first ? held.data + i * wide : nullptr, wide}, into);
-          if (added && is_last) add(unit, row + i, some, column, columns, into);
-        }
-        if (!k && added) add(unit, row, rows, column, columns, held);
-        if (is_last && !directly) write(to.at(row, column), rows, columns, held);
+      const Terms<T> terms = terms_of(left(unit).at(row, first), rows, depth, rows_of_a);
+      for (i64 number = low; number < high; ++number) {
+        const Panel of = panel(number);
+        if (!packed) pack(right(unit), of, first, depth, panel_of_b);
+        const T* const b =
+            packed ? packed + (place + of.first) * k + first * of.width : panel_of_b;
+        multiply_panel(unit, row, rows, of, first, depth, terms, b,
+                       sums + (of.first - start) * rows);
       }
     }
   }
@@ -275,10 +279,10 @@ template <class T> struct MatrixProducts {
     const bool copies_a = left(0).across != (i64)sizeof(T);
     const i64 in_a = copies_a ? rows * DEPTH : 0;
     const i64 in_b = packed ? 0 : DEPTH * MOST_VECTORS<T> * LANES<T>;
-    Room room(Room::bytes_of<T>(rows * columns_of_part()) + Room::bytes_of<T>(in_a) +
+    Room room(Room::bytes_of<T>(rows * width_of_parts()) + Room::bytes_of<T>(in_a) +
               Room::bytes_of<T>(in_b));
     if (!room) return note(&answer, NO_MEMORY);
-    T* const sums = room.take<T>(rows * columns_of_part());
+    T* const sums = room.take<T>(rows * width_of_parts());
     T* const rows_of_a = room.take<T>(in_a);
     T* const panel_of_b = room.take<T>(in_b);
     for (i64 at = first; at < last; ++at) {
@@ -335,22 +339,22 @@ template <class T> struct MatrixProducts {
       over(call, true, count * parts, each / 8, [&](i64 first, i64 last) { some(first, last); });
       return answer;
     }
-    const i64 bytes = columns_of_part() * k * sizeof(T);
+    const i64 bytes = width_of_parts() * k * sizeof(T);
     const i64 together = smaller(count * parts, larger(1, MOST_PACKED / larger(1, bytes)));
-    Room room(Room::bytes_of<T>(together * columns_of_part() * k));
+    Room room(Room::bytes_of<T>(together * width_of_parts() * k));
     if (!room) return NO_MEMORY;
-    T* const all = room.take<T>(together * columns_of_part() * k);
+    T* const all = room.take<T>(together * width_of_parts() * k);
     for (; first_packed < count * parts; first_packed += together) {
       const i64 here = smaller(together, count * parts - first_packed);
       const i64 most = parts_of(panels, parts);
       over(call, true, here * most, k * MOST_VECTORS<T> * LANES<T>, [&](i64 from, i64 to) {
         for (i64 at = from; at < to; ++at) {
           const i64 part = first_packed + at / most, unit = part / parts;
-          const i64 low = panel_of(part % parts), panel = low + at % most;
-          if (panel >= panel_of(part % parts + 1)) continue;
-          pack(right(unit), panel, 0, k,
-               all + at / most * columns_of_part() * k +
-                   (vector_of(panel) - vector_of(low)) * LANES<T> * k);
+          const i64 low = panel_of(part % parts), number = low + at % most;
+          if (number >= panel_of(part % parts + 1)) continue;
+          const Panel of = panel(number);
+          pack(right(unit), of, 0, k,
+               all + (at / most * width_of_parts() + of.first - panel(low).first) * k);
         }
       });
       packed = all;

@@ -7,7 +7,8 @@
 //          product(a, b, out): bf16 by the CPU's own instructions; returns 1 if the CPU has none.
 // Shapes   a (u, m, k), b (u, k, n) and out (u, m, n), or all three without u. a, b and self have
 //          any strides; out has any strides in gemm, otherwise its rows are dense. self broadcasts
-//          to out; if its address is that of out, it is out. k = 0 gives zeros.
+//          to out; if its address is that of out, it is out. k = 0 gives zeros in small and mm; in
+//          gemm, k is not 0.
 // Types    f32 and f64 in gemm and small; c64 and c128 in mm. For product, a and b are bf16, and
 //          out is bf16 or f32.
 // Threads  one thread computes a product of a batch, or a block of a large product; BLAS must use
